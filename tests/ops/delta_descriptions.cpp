@@ -23,7 +23,7 @@ DeltaSizes many_tokens() { return {288, {64, 3, 130, 70}, 75, 3, 1, 3, 12, 7}; }
 /// More than a chunk of kTokenChunk, with a rest.
 DeltaSizes two_chunks() { return {1040, {600, 433}, 21, 4, 1, 1, 1, 1}; }
 
-OpCase convolution_case(DType storage, const DeltaSizes& s) {
+OpCase convolution_case(DType storage, const DeltaSizes& s, bool silu = true) {
   CaseBuilder b(storage, s.tokens);
   b.sequences(s.sequences);
   const Shape shape = {s.tokens, s.channels};
@@ -31,9 +31,9 @@ OpCase convolution_case(DType storage, const DeltaSizes& s) {
   const TensorId w = b.weight("w", {s.channels, s.width});
   const TensorId y = b.output("y", shape), dx = b.output("dx", shape), dx_alone = b.output("dx alone", shape);
   const TensorId dw = b.gradient("dw", {s.channels, s.width});
-  b.op(OpKind::kConvolution, {x, w, b.bounds()}, {y}, DeltaAttributes{});
-  b.op(OpKind::kConvolutionBackward, {x, w, b.bounds(), dy}, {dx, dw}, DeltaAttributes{false, true});
-  b.op(OpKind::kConvolutionBackward, {x, w, b.bounds(), dy}, {dx_alone}, DeltaAttributes{});
+  b.op(OpKind::kConvolution, {x, w, b.bounds()}, {y}, DeltaAttributes{false, false, silu});
+  b.op(OpKind::kConvolutionBackward, {x, w, b.bounds(), dy}, {dx, dw}, DeltaAttributes{false, true, silu});
+  b.op(OpKind::kConvolutionBackward, {x, w, b.bounds(), dy}, {dx_alone}, DeltaAttributes{false, false, silu});
   b.result().projections = {{y, dy}};
   b.result().gradients = {{x, dx}, {x, dx_alone}, {w, dw}};
   b.result().reduction = s.tokens;
@@ -62,7 +62,7 @@ void add_continued(CaseBuilder& b, Continued& run) {
   run.bounds = b.integers("bounds", BatchTensor::kBounds, bounds);
 }
 
-OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::int32_t real) {
+OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::int32_t real, bool silu = true) {
   const DeltaSizes s = delta_sizes(scale);
   Continued run = continued(scale, position, real);
   CaseBuilder b(storage, run.tokens);
@@ -71,7 +71,8 @@ OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::in
   const TensorId x = b.input("x", shape);
   const TensorId w = b.weight("w", {s.channels, s.width});
   const TensorId state = b.state("state", {s.width - 1, s.channels});
-  b.op(OpKind::kConvolution, {x, w, run.bounds, run.positions, state}, {b.output("y", shape)}, DeltaAttributes{true});
+  b.op(OpKind::kConvolution, {x, w, run.bounds, run.positions, state}, {b.output("y", shape)},
+       DeltaAttributes{true, false, silu});
   return b.result();
 }
 
@@ -151,6 +152,8 @@ OpCase convolution(DType storage, Scale scale) { return convolution_case(storage
 OpCase convolution_of_many_tokens(DType storage, Scale /*scale*/) { return convolution_case(storage, two_chunks()); }
 OpCase convolution_from_state(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 2); }
 OpCase convolution_from_nothing(DType storage, Scale scale) { return convolution_on(storage, scale, 0, 2); }
+OpCase plain_convolution(DType storage, Scale scale) { return convolution_case(storage, delta_sizes(scale), false); }
+OpCase plain_convolution_from_state(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 2, false); }
 OpCase delta_rule(DType storage, Scale scale) { return delta_case(storage, delta_sizes(scale)); }
 OpCase delta_rule_of_many_tokens(DType storage, Scale /*scale*/) { return delta_case(storage, many_tokens()); }
 OpCase delta_rule_from_state(DType storage, Scale scale) { return delta_on(storage, scale, 7, 41); }

@@ -326,6 +326,7 @@ OpCase gated_clamped(DType storage, Scale scale) {
 
 OpCase gated_sigmoid(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kSigmoid}); }
 OpCase gated_relu(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kRelu}); }
+OpCase gated_identity(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kIdentity}); }
 
 OpCase dropout_case_of(DType storage, Scale scale, bool rest) {
   const Sizes s = sizes_of(scale);
@@ -468,6 +469,8 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Convolution_SeveralChunks", convolution_of_many_tokens, false},  // likewise
       {"Convolution_State", convolution_from_state, false},              // generation only
       {"Convolution_NewState", convolution_from_nothing, false},
+      {"Convolution_Plain", plain_convolution, true},
+      {"Convolution_PlainState", plain_convolution_from_state, false},
       {"DeltaRule", delta_rule, true},
       {"DeltaRule_SeveralCheckpoints", delta_rule_of_many_tokens, true},
       {"DeltaRule_State", delta_rule_from_state, false},
@@ -476,6 +479,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"GatedActivation_Gelu", gated_gelu, true},
       {"GatedActivation_GeluTanh", gated_gelu_tanh, true},
       {"GatedActivation_Relu", gated_relu, true},
+      {"GatedActivation_Identity", gated_identity, true},
       {"GatedActivation_Clamped", gated_clamped, true},
       {"GatedActivation_Sigmoid", gated_sigmoid, true},
       {"Dropout", dropout_case, true},

@@ -23,7 +23,9 @@ class ConvolutionOp : public DeltaOp {
   using DeltaOp::DeltaOp;
 
  protected:
-  ConvolutionShape shape() const { return {rows_of(read(0)), columns_of(read(0)), read(1).shape[1]}; }
+  ConvolutionShape shape() const {
+    return {rows_of(read(0)), columns_of(read(0)), read(1).shape[1], attributes<DeltaAttributes>().silu};
+  }
 };
 
 class Convolution final : public ConvolutionOp {

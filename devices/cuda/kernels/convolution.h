@@ -80,7 +80,7 @@ struct Convolution {
           store(y, 0.0F);
         } else {
           const auto sum = static_cast<Real>(convolved<T>(p, taps, firsts[row], token, channel, before));
-          store(y, static_cast<float>(activate(0, sum).value));
+          store(y, static_cast<float>(activate(p.activation, sum).value));
         }
       }
     });
@@ -171,7 +171,7 @@ struct ConvolutionBackward {
       float gradient = 0;
       if (firsts[row] < ends[row]) {
         const float sum = convolved<T>(p, taps, firsts[row], token, channel, [](std::int32_t) { return 0.0F; });
-        const auto slope = activate(0, static_cast<Real>(sum)).slope;
+        const auto slope = activate(p.activation, static_cast<Real>(sum)).slope;
         const float dy = load(static_cast<const T*>(p.dy) + token * p.channels + channel);
         gradient = static_cast<float>(static_cast<Real>(dy) * slope);
       }

@@ -50,7 +50,10 @@ inline constexpr int kSigmoidActivation = 4;
 /// Number of ActivationKind::kRelu.
 inline constexpr int kReluActivation = 5;
 
-/// kind: ActivationKind (0 silu, 1 gelu, 2 gelu with tanh, 4 sigmoid, 5 relu).
+/// Number of ActivationKind::kIdentity.
+inline constexpr int kIdentityActivation = 6;
+
+/// kind: ActivationKind (0 silu, 1 gelu, 2 gelu with tanh, 4 sigmoid, 5 relu, 6 identity).
 template <typename Real>
 RONDO_KERNEL Activated<Real> activate(int kind, Real x) {
   constexpr Real one = 1;
@@ -74,6 +77,7 @@ RONDO_KERNEL Activated<Real> activate(int kind, Real x) {
     return {x < 0 ? tail * share : share, tail * share * share};
   }
   if (kind == kReluActivation) return {x < 0 ? Real{0} : x, x > 0 ? one : Real{0}};
+  if (kind == kIdentityActivation) return {x, one};
   constexpr auto scale = static_cast<Real>(0.79788456080286535588);  // sqrt(2 / pi)
   constexpr auto cubic = static_cast<Real>(0.044715);
   const Real inner = scale * (x + cubic * x * x * x);

@@ -338,7 +338,8 @@ struct ConvolutionParams {  // and its gradient
   float* partial;                 // gradient: [chunks, C, W], may be null
   std::int64_t channels;
   std::int32_t tokens;
-  std::int32_t width;  // W
+  std::int32_t width;       // W
+  std::int32_t activation;  // ActivationKind: SiLU or identity
 };
 
 struct DecayParams {  // and its gradient

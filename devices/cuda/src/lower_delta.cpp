@@ -21,6 +21,7 @@ Arguments<ConvolutionParams> convolution_arguments(const Lowering& op) {
   arguments.params.channels = Lowering::columns_of(op.in(0));
   arguments.params.tokens = static_cast<std::int32_t>(op.in(0).shape[0]);
   arguments.params.width = static_cast<std::int32_t>(op.in(1).shape[1]);
+  arguments.params.activation = op.attributes<DeltaAttributes>().silu ? 0 : kIdentityActivation;
   arguments.at(&P::x, op.read(0)).at(&P::w, op.read(1)).at(&P::bounds, op.read(2)).at(&P::y, op.write(0));
   return arguments;
 }

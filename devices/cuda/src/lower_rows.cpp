@@ -183,6 +183,7 @@ absl::Status lower_elementwise(Lowering& op) {
   static_assert(kClampedActivation == static_cast<int>(ActivationKind::kClampedSwiglu));
   static_assert(kSigmoidActivation == static_cast<int>(ActivationKind::kSigmoid));
   static_assert(kReluActivation == static_cast<int>(ActivationKind::kRelu));
+  static_assert(kIdentityActivation == static_cast<int>(ActivationKind::kIdentity));
   const auto& gated = op.attributes<GatedActivationAttributes>();
   arguments.params.activation = static_cast<std::int32_t>(gated.activation);
   arguments.params.alpha = gated.alpha;

@@ -193,6 +193,7 @@ void convolution(const Call& call) {
   y.fill(0);
   const std::int64_t channels = x.columns();
   const bool has_state = call.attributes<DeltaAttributes>().has_state;
+  const bool silu = call.attributes<DeltaAttributes>().silu;
   const std::int64_t kept = w.extent(1) - 1;
   const std::vector<double> state = has_state ? copy_of(call.in(4)) : std::vector<double>();
   const auto before = [&](std::int64_t back, std::int64_t c) {
@@ -203,7 +204,7 @@ void convolution(const Call& call) {
     for (std::int64_t t = sequences.begin(s); t < sequences.end(s); ++t) {
       for (std::int64_t c = 0; c < channels; ++c) {
         const double sum = convolved(x, w, sequences.begin(s), t, c, before);
-        y.set(t * channels + c, sum * sigmoid(sum));
+        y.set(t * channels + c, silu ? sum * sigmoid(sum) : sum);
       }
     }
   }
@@ -224,13 +225,14 @@ void convolution_backward(const Call& call) {
   const Values dy = call.in(3);
   const std::int64_t channels = x.columns();
   const std::int64_t width = w.extent(1);
+  const bool silu = call.attributes<DeltaAttributes>().silu;
   std::vector<double> dx(static_cast<std::size_t>(x.size()));
   std::vector<double> dw(static_cast<std::size_t>(w.size()));
   for (std::int64_t s = 0; s < sequences.count(); ++s) {
     for (std::int64_t t = sequences.begin(s); t < sequences.end(s); ++t) {
       for (std::int64_t c = 0; c < channels; ++c) {
         const double sum = convolved(x, w, sequences.begin(s), t, c, nothing);
-        const double slope = sigmoid(sum) * (1.0 + sum * (1.0 - sigmoid(sum)));
+        const double slope = silu ? sigmoid(sum) * (1.0 + sum * (1.0 - sigmoid(sum))) : 1.0;
         const double dsum = dy[t * channels + c] * slope;
         for (std::int64_t i = std::max<std::int64_t>(0, width - 1 - (t - sequences.begin(s))); i < width; ++i) {
           const std::int64_t from = (t - width + 1 + i) * channels + c;

@@ -46,6 +46,8 @@ Activated activate(ActivationKind kind, double x) {
     }
     case ActivationKind::kRelu:
       return {x < 0 ? 0.0 : x, x > 0 ? 1.0 : 0.0};
+    case ActivationKind::kIdentity:
+      return {x, 1.0};
     case ActivationKind::kClampedSwiglu:
       break;  // not of the gate alone
   }

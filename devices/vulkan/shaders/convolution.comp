@@ -1,5 +1,5 @@
-// A convolution over the last tokens of a sequence, channel by channel, and SiLU. With a state, the rows of the tokens
-// before the first: only the first block sees them, and leaves the last ones behind.
+// A convolution over the last tokens of a sequence, channel by channel, and SiLU if asked for. With a state, the rows
+// of the tokens before the first: only the first block sees them, and leaves the last ones behind.
 //
 // slots: x [T, C], w [C, W], bounds, y, positions, state [W - 1, C]. sizes: tokens, channels, width, tokens of a block,
 // whether there is a state. Workgroups: 64 channels, blocks of tokens.
@@ -50,8 +50,7 @@ void main() {
       [[unroll]] for (uint i = 0; i < kMost; ++i) values[i] = 0.0;
     }
     pass(values, load(x, kType, uint(token) * channels + channel));
-    const float sum = convolved(weights, values);
-    store(y, kType, uint(token) * channels + channel, sum * logistic(sum).x);
+    store(y, kType, uint(token) * channels + channel, activate(convolved(weights, values)).x);
   }
   if (!leaves) return;
   // Row i + 1 of the last kMost - 1 tokens, of which a state has width - 1.

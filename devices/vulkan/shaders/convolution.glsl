@@ -5,6 +5,7 @@
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const uint kSilu = 1;
 
 const uint kMost = 8;  // kMostConvolution
 
@@ -25,6 +26,13 @@ float convolved(float weights[kMost], float values[kMost]) {
   float sum = 0.0;
   [[unroll]] for (uint i = 0; i < kMost; ++i) sum += weights[i] * values[i];
   return sum;
+}
+
+/// What becomes of that, and its slope.
+vec2 activate(float sum) {
+  if (kSilu == 0) return vec2(sum, 1.0);
+  const vec2 sigmoid = logistic(sum);
+  return vec2(sum * sigmoid.x, sigmoid.x * (1.0 + sum * sigmoid.y));
 }
 
 /// The first token of the sequence that holds `token`, and the first one behind it.

@@ -46,9 +46,7 @@ void main() {
       }
       const uint at = uint(token) * channels + channel;
       pass(values, load(x, kType, at));
-      const float sum = convolved(weights, values);
-      const vec2 sigmoid = logistic(sum);
-      const float slope = load(dy, kType, at) * (sigmoid.x * (1.0 + sum * sigmoid.y));
+      const float slope = load(dy, kType, at) * activate(convolved(weights, values)).y;
       [[unroll]] for (uint i = 0; i < kMost; ++i) {
         if (token + int(i) + 1 - int(kMost) >= sequence.x) slopes[i] += slope * weights[i];
         if (token < end) sums[i] += slope * values[i];

@@ -15,7 +15,7 @@ layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for wh
 layout(constant_id = 4) const uint kStep = 1;  // 2: the number of elements is even
 
 const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5;
-const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3, kSigmoid = 4, kRelu = 5;
+const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3, kSigmoid = 4, kRelu = 5, kIdentity = 6;
 
 /// Value and slope.
 vec2 activate(float x) {
@@ -28,6 +28,7 @@ vec2 activate(float x) {
     return vec2(sigmoid.x, sigmoid.x * sigmoid.y);
   }
   if (kActivation == kRelu) return vec2(x < 0.0 ? 0.0 : x, x > 0.0 ? 1.0 : 0.0);
+  if (kActivation == kIdentity) return vec2(x, 1.0);
   if (kActivation == kGelu) {
     const vec2 phi = normal_parts(x);
     const float density = exact_exp(-0.5 * x * x) * 0.398942280;

@@ -24,7 +24,8 @@ static_assert(kMostWalked % kWalkTokens == 0 && kRangeTokens % kDeltaChunk == 0 
 Dispatch& add_convolution(OpLowering& op, Shader shader, std::int64_t block, bool flag,
                           std::initializer_list<std::uint32_t> slots) {
   const TensorDesc& x = op.in(0);
-  Dispatch& dispatch = op.add(shader, {storage_of(x)}, slots,
+  const bool silu = op.attributes<DeltaAttributes>().silu;
+  Dispatch& dispatch = op.add(shader, {storage_of(x), flag_of(silu)}, slots,
                               {rows_of(x), columns_of(x), op.in(1).shape[1], block, flag ? 1 : 0}, x.elements());
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(columns_of(x), kDeltaThreads)),
                      static_cast<std::uint32_t>(parts_of(rows_of(x), block)), 1};

@@ -22,6 +22,8 @@ double activation_of(ActivationKind kind, double x) {
       return x / (1.0 + std::exp(-2.0 * z));
     case ActivationKind::kSigmoid:
       return 1.0 / (1.0 + std::exp(-x));
+    case ActivationKind::kIdentity:
+      return x;
     case ActivationKind::kRelu:
       return std::max(x, 0.0);
     case ActivationKind::kClampedSwiglu:
@@ -36,8 +38,8 @@ double slope_of(ActivationKind kind, double x) {
   return (activation_of(kind, x + h) - activation_of(kind, x - h)) / (2 * h);
 }
 
-constexpr ActivationKind kActivations[] = {ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
-                                           ActivationKind::kSigmoid, ActivationKind::kRelu};
+constexpr ActivationKind kActivations[] = {ActivationKind::kSilu,    ActivationKind::kGelu, ActivationKind::kGeluTanh,
+                                           ActivationKind::kSigmoid, ActivationKind::kRelu, ActivationKind::kIdentity};
 
 TEST(Convert, ToBfloat16_RoundsToNearestEven) {
   for_each_target([] {
@@ -201,6 +203,10 @@ TEST(GatedActivation, LargeMagnitudes_StayFinite) {
       std::vector<float> y(gate.size());
       ThreadPool pool(1);
       gated_activation(pool, Storage::kFloat32, {kind}, gate.data(), ones.data(), y.data(), 7);
+      if (kind == ActivationKind::kIdentity) {
+        EXPECT_EQ(y, gate);
+        continue;
+      }
       const bool is_share = kind == ActivationKind::kSigmoid;
       EXPECT_EQ(y, (is_share ? std::vector<float>{0, 0, y[2], 0.5F, 1, 1, 1}
                              : std::vector<float>{0, 0, y[2], 0, 89.0F, 200.0F, 1e9F}));

@@ -468,7 +468,7 @@ TEST(CudaRulesOfOneToken, OnTheFakeCard_GoOnFromTheState) {
     check_case(**device, op_case);
     ++found;
   }
-  EXPECT_EQ(found, 4U);
+  EXPECT_EQ(found, 5U);
 }
 
 class OnHardware : public ::testing::Test {

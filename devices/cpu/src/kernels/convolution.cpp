@@ -68,13 +68,14 @@ HWY_INLINE Vector convolved(const ConvolutionProblem<T>& problem, std::int64_t f
   return sum;
 }
 
-struct SiluSlope {
+struct Activated {
   Vector value;
   Vector slope;
 };
 
-/// x sigmoid(x) and its slope, without cancellation on either side.
-HWY_INLINE SiluSlope silu_of(Vector x) {
+/// x sigmoid(x) and its slope, without cancellation on either side; x and one where the SiLU is left out.
+HWY_INLINE Activated activated(const ConvolutionShape& shape, Vector x) {
+  if (!shape.silu) return {x, splat(1.0F)};
   const auto e = exp_of(hn::Neg(hn::Abs(x)));
   const auto large = hn::Div(splat(1.0F), hn::Add(splat(1.0F), e));
   const auto small = hn::Mul(e, large);
@@ -98,7 +99,7 @@ void convolve(ThreadPool& pool, const ConvolutionProblem<T>& problem, T* y) {
       }
       const std::int64_t first = sequences.at(token).begin;
       for_vectors(shape.channels, [&](std::int64_t c, auto extent) HWY_ATTR {
-        store(silu_of(convolved(problem, first, token, c, extent)).value, to + c, extent);
+        store(activated(shape, convolved(problem, first, token, c, extent)).value, to + c, extent);
       });
     }
   });
@@ -160,7 +161,7 @@ HWY_INLINE void find_ring_row(const ConvolutionProblem<T>& problem, const Convol
   const std::int64_t channels = problem.shape.channels;
   for_vectors(block.count, [&](std::int64_t c, auto extent) HWY_ATTR {
     const std::int64_t channel = block.channel + c;
-    const auto slope = silu_of(convolved(problem, first, token, channel, extent)).slope;
+    const auto slope = activated(problem.shape, convolved(problem, first, token, channel, extent)).slope;
     const auto dsum = hn::Mul(load(dy + token * channels + channel, extent), slope);
     store(dsum, ring.row(token) + c);
     if (dw == nullptr) return;

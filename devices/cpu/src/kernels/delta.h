@@ -14,6 +14,7 @@ struct ConvolutionShape {
   std::int64_t tokens = 0;
   std::int64_t channels = 0;
   std::int64_t width = 0;
+  bool silu = true;
 };
 
 /// As OpKind::kConvolution.  x, y: [tokens, channels], w: [channels, width]. `positions` and `state` [width - 1,

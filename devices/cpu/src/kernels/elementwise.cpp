@@ -54,6 +54,11 @@ struct Relu {
   }
 };
 
+struct Identity {
+  static HWY_INLINE Vector value(Vector x) { return x; }
+  static HWY_INLINE Activated both(Vector x) { return {x, splat(1.0F)}; }
+};
+
 /// x sigmoid(2 z) = 0.5 x (1 + tanh z), z = sqrt(2 / pi) (x + 0.044715 x^3).
 struct GeluTanh {
   static HWY_INLINE Vector twice_z(Vector x) {
@@ -208,6 +213,8 @@ void with_activation(const GatedActivationAttributes& attributes, const Function
       return fn(TimesUp<SigmoidAlone>{});
     case ActivationKind::kRelu:
       return fn(TimesUp<Relu>{});
+    case ActivationKind::kIdentity:
+      return fn(TimesUp<Identity>{});
     case ActivationKind::kClampedSwiglu:
       return fn(ClampedSwiglu{attributes.alpha, attributes.limit});
   }

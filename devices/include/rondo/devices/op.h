@@ -66,8 +66,9 @@ enum class OpKind : std::uint8_t {
   // W: width of the convolution. With a state there is one sequence, before whose first token, unless that is at
   // position 0, come the tokens that left the state behind.
   // reads: x [T, C], w [C, W], bounds, [positions, state [W - 1, C] (role kState)]
-  // writes: y [T, C] = silu(sum over i of w[c, i] * x[t - W + 1 + i, c]), what lies before a sequence being 0; of
-  // padding zeros. The state, if there is one, has the rows of the W - 1 tokens before, and then of the last ones.
+  // writes: y [T, C] = silu(sum over i of w[c, i] * x[t - W + 1 + i, c]), or without `silu` the sum, what lies before a
+  // sequence being 0; of padding zeros. The state, if there is one, has the rows of the W - 1 tokens before, and then
+  // of the last ones.
   kConvolution,
   // reads: x, w, bounds, dy                           writes: dx, [dw fp32 [C, W] +=]
   kConvolutionBackward,
@@ -206,8 +207,8 @@ constexpr std::int64_t cross_entropy_chunk(std::int64_t vocabulary) { return voc
 
 /// kClampedSwiglu, of GPT-OSS: with g = min(gate, limit) and u = clamp(up, -limit, limit) it is
 /// g * sigmoid(alpha * g) * (u + 1); what is clamped has no gradient.
-/// kSigmoid: 1 / (1 + exp(-gate)) * up. kRelu: max(gate, 0) * up, whose slope at 0 is 0.
-enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh, kClampedSwiglu, kSigmoid, kRelu };
+/// kSigmoid: 1 / (1 + exp(-gate)) * up. kRelu: max(gate, 0) * up, whose slope at 0 is 0. kIdentity: gate * up.
+enum class ActivationKind : std::uint8_t { kSilu, kGelu, kGeluTanh, kClampedSwiglu, kSigmoid, kRelu, kIdentity };
 
 /// Products of numbers of eight bits (fp8.h). kHybrid: gradients are E5M2, all else is E4M3.
 enum class Fp8Format : std::uint8_t { kNone, kE4m3, kHybrid };
@@ -254,6 +255,7 @@ struct AttentionAttributes {
 struct DeltaAttributes {
   bool has_state = false;            // forward only
   bool has_weight_gradient = false;  // of kConvolutionBackward and kDecayBackward
+  bool silu = true;                  // of kConvolution and its gradient
 };
 struct GatedActivationAttributes {
   ActivationKind activation = ActivationKind::kSilu;
