@@ -158,6 +158,21 @@ void as_qwen3_next(model::ModelConfig& config) {
   config.linear_attention->joined_by_heads = true;
 }
 
+/// Convolutions on both sides of attention.
+void as_lfm2(model::ModelConfig& config) {
+  config.family = model::Family::kLfm2;
+  config.attention_bias = false;
+  config.norm_place = model::NormPlace::kOperator;
+  config.short_convolution = {3, {true, false, true}};
+}
+
+model::MethodSpec dora_of_convolutions() {
+  model::MethodSpec spec = dora(0.1);
+  spec.lora->targets = {"q_proj", "in_proj", "out_proj", "w1", "w2"};
+  spec.lora->rank_pattern = {{"in_proj", 5}};
+  return spec;
+}
+
 model::MethodSpec dora_of_fused() {
   model::MethodSpec spec = dora(0.1);
   spec.lora->targets = {"qkv_proj", "o_proj", "gate_up_proj"};
@@ -243,7 +258,9 @@ std::vector<Method> methods() {
           {"qwen3_5_moe", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe},
           {"qwen3_5_moe_lora", lora_of_shared(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe},
           {"qwen3_next", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next},
-          {"qwen3_next_dora", dora_of_joined(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next}};
+          {"qwen3_next_dora", dora_of_joined(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next},
+          {"lfm2", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_lfm2},
+          {"lfm2_dora", dora_of_convolutions(), optimizer(OptimizerKind::kAdamW), false, false, as_lfm2}};
 }
 
 model::ModelConfig config_of(const Method& method) {

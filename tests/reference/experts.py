@@ -24,11 +24,12 @@ def parts_of_stack(name, tensor):
 
 
 def parts_of_fused(config, name, tensor):
-    """Phi-3: rows of several linear layers behind one another; of an adapter too, but for the factor that they share."""
+    """Phi-3, LFM2: rows of several linear layers behind one another; of an adapter too, but for the factor that they share."""
     heads = config.hidden_size // config.num_attention_heads
     rows = {"qkv_proj": {"q_proj": heads * config.num_attention_heads, "k_proj": heads * config.num_key_value_heads,
                          "v_proj": heads * config.num_key_value_heads},
-            "gate_up_proj": {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size}}
+            "gate_up_proj": {"gate_proj": config.intermediate_size, "up_proj": config.intermediate_size},
+            "in_proj": dict.fromkeys(("b_proj", "c_proj", "x_proj"), config.hidden_size)}
     for fused, parts in rows.items():
         if f".{fused}." in name and "lora_A" not in name:
             return [(name.replace(fused, word), part)
@@ -99,7 +100,7 @@ def in_files(config, name, tensor):
         return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)
-    if model_type in ("phi3", "glm4"):
+    if model_type in ("phi3", "glm4", "lfm2"):
         return parts_of_fused(config, name, tensor)
     if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:
         return parts_of_delta(config, name, tensor)

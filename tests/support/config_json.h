@@ -58,6 +58,11 @@ inline nlohmann::json linear_to_json(const ModelConfig& config) {
   return {linear.key_heads, linear.value_heads, linear.key_size, linear.value_size, linear.convolution, linear.blocks};
 }
 
+inline nlohmann::json convolution_to_json(const ModelConfig& config) {
+  if (!config.short_convolution) return nullptr;
+  return {config.short_convolution->width, config.short_convolution->blocks};
+}
+
 /// `parameters`: names and shapes, in name order.
 inline nlohmann::json to_json(const ModelConfig& config) {
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parameters;
@@ -91,6 +96,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
           {"pad", or_null(config.pad_token_id)},
           {"experts", experts_to_json(config)},
           {"linear_attention", linear_to_json(config)},
+          {"short_convolution", convolution_to_json(config)},
           {"parameters", parameters}};
 }
 

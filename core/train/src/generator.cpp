@@ -125,8 +125,7 @@ class Generator::Impl {
     const auto ends = std::ranges::mismatch(cached_, prompt);
     // The last token is computed in any case: its logits begin the answer.
     reused_ = std::min(static_cast<std::size_t>(ends.in1 - cached_.begin()), prompt.size() - 1);
-    // A state of linear attention has no way back.
-    if (model_.config().linear_attention && reused_ < cached_.size()) reused_ = 0;
+    if (keeps_states(model_.config()) && reused_ < cached_.size()) reused_ = 0;
     cached_.resize(reused_);
     std::span<const float> logits;
     while (cached_.size() < prompt.size()) {

@@ -86,10 +86,17 @@ def linear_of(config, layers):
             [hasattr(layer, "linear_attn") for layer in layers]]
 
 
+def convolution_of(config):
+    """Tokens that a short convolution spans, and which blocks have one; None where no block may."""
+    if config.model_type != "lfm2":
+        return None
+    return [config.conv_L_cache, [kind == "conv" for kind in config.layer_types]]
+
+
 def experts_of(config, layers):
     """Count, choices, whether their shares sum to 1, the blocks without, and what their activation is clamped by; None
     where no block has any."""
-    mixtures = [layer.mlp for layer in layers if hasattr(layer.mlp, "experts")]
+    mixtures = [layer.mlp for layer in layers if hasattr(getattr(layer, "mlp", None), "experts")]
     if not mixtures:
         return None
     router, experts = getattr(mixtures[0], "gate", None) or mixtures[0].router, mixtures[0].experts
@@ -97,6 +104,12 @@ def experts_of(config, layers):
     return [router.weight.shape[0], router.top_k, normalised,
             [i for i, layer in enumerate(layers) if not hasattr(layer.mlp, "experts")],
             [experts.alpha, experts.limit] if config.model_type == "gpt_oss" else None]
+
+
+def intermediate_of(config, layers):
+    if config.model_type == "lfm2":
+        return layers[0].feed_forward.w1.out_features
+    return 0 if config.model_type in EXPERTS_EVERYWHERE else config.intermediate_size
 
 
 def in_fp32(number):
@@ -113,7 +126,7 @@ def expected(folder):
     with open(f"{folder}/config.json") as file:
         written = json.load(file)
     dtype = written.get("dtype") or written.get("torch_dtype") or written.get("text_config", {}).get("dtype")
-    act = getattr(config, "hidden_activation", None) or config.hidden_act
+    act = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "silu")
     act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
     rope, window_rope = ropes_of(config)
     layers = text_model.layers
@@ -121,10 +134,10 @@ def expected(folder):
     embedding_scale = getattr(text_model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
-        "intermediate_size": 0 if config.model_type in EXPERTS_EVERYWHERE else config.intermediate_size, "num_layers": config.num_hidden_layers,
+        "intermediate_size": intermediate_of(config, layers), "num_layers": config.num_hidden_layers,
         "num_heads": config.num_attention_heads, "num_kv_heads": config.num_key_value_heads,
         "head_dim": attention.head_dim, "vocab_size": config.vocab_size,
-        "max_positions": config.max_position_embeddings, "rms_norm_eps": config.rms_norm_eps,
+        "max_positions": config.max_position_embeddings, "rms_norm_eps": getattr(config, "rms_norm_eps", None) or config.norm_eps,
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
         "without_rope": without_rope_of(config, layers),
         "attention_scale": in_fp32(attention.scaling), "embedding_scale": in_fp32(embedding_scale),
@@ -134,6 +147,7 @@ def expected(folder):
         "dtype": DTYPES[dtype], "sliding_window": windows_of(config, layers), "bos": config.bos_token_id,
         "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,
         "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
+        "short_convolution": convolution_of(config),
         "parameters": sorted([name, list(part.shape)] for whole, p in model.named_parameters()
                              if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual"))
                              for name, part in in_files(config, whole, p)),

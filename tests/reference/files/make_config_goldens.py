@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, HunYuanDenseV1Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
+from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, HunYuanDenseV1Config, Lfm2Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SeedOssConfig, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -304,6 +304,18 @@ CASES = {
         rms_norm_eps=1e-06, rope_scaling=None, rope_theta=10000000, router_aux_loss_coef=0.001,
         shared_expert_intermediate_size=24, tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True,
         use_sliding_window=False),
+    "saved_lfm2": saved(Lfm2Config, num_key_value_heads=2, layer_types=["conv", "full_attention", "conv"], conv_L_cache=4,
+                        tie_word_embeddings=False),
+    "saved_lfm2_attention_alone": saved(Lfm2Config, num_key_value_heads=4, block_ffn_dim_multiplier=1.3, block_multiple_of=5),
+    "lfm2_bare": written("lfm2", num_attention_heads=8, full_attn_idxs=[1]),
+    "lfm2_hub": written(
+        "lfm2", block_auto_adjust_ff_dim=True, block_dim=32, block_ff_dim=72, block_ffn_dim_multiplier=1.0,
+        block_mlp_init_scale=1.0, block_multiple_of=16, block_norm_eps=1e-05, block_out_init_scale=1.0, block_use_swiglu=True,
+        block_use_xavier_init=True, bos_token_id=1, conv_L_cache=3, conv_bias=False, conv_dim=32, conv_dim_out=32,
+        conv_use_xavier_init=True, eos_token_id=7, full_attn_idxs=[2], initializer_range=0.02, max_position_embeddings=128000,
+        norm_eps=1e-06, num_heads=4, num_key_value_heads=2, pad_token_id=0, rope_theta=500000.0, tie_embedding=True,
+        torch_dtype="bfloat16", use_cache=True, use_pos_enc=True),
+    "lfm2_without_adjusting": written("lfm2", num_attention_heads=8, block_auto_adjust_ff_dim=False, full_attn_idxs=[0, 2]),
     "mistral3_with_pictures_hub": {
         "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "torch_dtype": "bfloat16",
         "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,

@@ -39,6 +39,12 @@ OF_EXPERTS = {
     "rank_pattern, alpha_pattern": ["--rank_pattern", "gate_up_proj=3,q_proj=2", "--alpha_pattern", "down_proj=32"],
     "loraplus": ["--loraplus_lr_ratio", "8"],
 }
+OF_CONVOLUTIONS = {
+    "all": [],
+    "convolutions alone, dropout": ["--lora_target", "in_proj", "--lora_dropout", "0.1"],
+    "rank_pattern, rslora": ["--rank_pattern", "in_proj=3,w2=2", "--use_rslora"],
+    "dora, loraplus": ["--use_dora", "--loraplus_lr_ratio", "8", "--lora_target", "in_proj,out_proj,w1,w3"],
+}
 TOLERANCE = 1e-5
 FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=0.7, attention_multiplier=0.4)
 
@@ -89,7 +95,10 @@ def main():
         common = ["--model_name_or_path", work / "base", "--dtype", "fp32", "--devices", "cpu"]
         plain_model = AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32)
         plain = loss_of(plain_model, tokenizer, texts)
-        kinds = OF_EXPERTS if any(".experts." in name for name, _ in plain_model.named_parameters()) else KINDS
+        names = [name for name, _ in plain_model.named_parameters()]
+        kinds = OF_EXPERTS if any(".experts." in name for name in names) else KINDS
+        if any(".conv.in_proj." in name for name in names):
+            kinds = OF_CONVOLUTIONS
         for number, (kind, keys) in enumerate(kinds.items()):
             adapter = work / f"adapter{number}"
             run(arguments.rondo, "train", *common, "--dataset", data, "--output_dir", adapter, "--max_steps", 4,

@@ -13,7 +13,7 @@ from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGe
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
-from transformers import MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
+from transformers import Lfm2Config, Lfm2ForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers import Ministral3Config, Ministral3ForCausalLM, Mistral3Config, Mistral3ForConditionalGeneration
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
@@ -29,6 +29,7 @@ FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 DELTA_LAYERS = [*LINEAR_LAYERS, "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
 SHARED_LAYERS = [*DELTA_LAYERS, "shared_expert_gate"]
 ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
+CONVOLUTION_LAYERS = [*LINEAR_LAYERS[:3], "out_proj", "in_proj", "w1", "w2", "w3"]
 JOINED_LAYERS = [*ATTENTION_LAYERS, "out_proj", "shared_expert_gate", "in_proj_qkvz", "in_proj_ba"]
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
@@ -253,6 +254,11 @@ CASES = {
         linear_num_value_heads=6, linear_key_head_dim=14, linear_value_head_dim=18, linear_conv_kernel_dim=4,
         layer_types=["linear_attention", "full_attention", "linear_attention"],
         rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.4)),
+    # Short convolutions in attention's place; an MLP's width is two thirds of what the file says, rounded up.
+    "lfm2": _case(
+        Lfm2Config, Lfm2ForCausalLM, hidden_size=48, intermediate_size=100, block_multiple_of=6, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=131, norm_eps=1e-4, tie_word_embeddings=True, conv_L_cache=3,
+        layer_types=["conv", "full_attention", "conv", "conv"], rope_parameters=dict(rope_type="default", rope_theta=2000.0)),
     # Its text part alone is trained. Published files do not say that embedding and head are two.
     "mistral3_pictures": _case(
         _mistral_with_pictures, Mistral3ForConditionalGeneration, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
@@ -364,6 +370,8 @@ def targets_of(model):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
     if model.config.model_type == "glm4":
         return [*ATTENTION_LAYERS, "gate_up_proj", "down_proj"]
+    if model.config.model_type == "lfm2":
+        return CONVOLUTION_LAYERS
     if model.config.model_type == "arcee":
         return [name for name in LINEAR_LAYERS if name != "gate_proj"]
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS

@@ -149,6 +149,14 @@ void add_linear_attention(const ModelConfig& config, OrderedJson& out) {
   add_layer_types(linear.blocks, "linear_attention", out);
 }
 
+void add_short_convolution(const ModelConfig& config, OrderedJson& out) {
+  if (!config.short_convolution) return;
+  out["conv_L_cache"] = config.short_convolution->width;
+  out["conv_bias"] = false;
+  out["block_auto_adjust_ff_dim"] = false;
+  add_layer_types(config.short_convolution->blocks, "conv", out);
+}
+
 void add_tokens(const ModelConfig& config, OrderedJson& out) {
   const auto id = [](std::optional<std::int32_t> token) { return token ? OrderedJson(*token) : OrderedJson(nullptr); };
   out["bos_token_id"] = id(config.bos_token_id);
@@ -176,7 +184,7 @@ std::string format_config(const ModelConfig& config) {
   out["vocab_size"] = config.vocab_size;
   out["max_position_embeddings"] = config.max_positions;
   out[std::string(traits.activation_key)] = activation_name(config.activation);
-  out["rms_norm_eps"] = config.rms_norm_eps;
+  out[std::string(traits.eps_key)] = config.rms_norm_eps;
   add_ropes(config, traits, out);
   if (traits.unrotated_interval != 0 && !config.without_rope.empty()) {
     OrderedJson rotated = OrderedJson::array();
@@ -186,6 +194,7 @@ std::string format_config(const ModelConfig& config) {
   add_factors(config, traits, out);
   add_experts(config, traits, out);
   add_linear_attention(config, out);
+  add_short_convolution(config, out);
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;

@@ -135,15 +135,34 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   }
 }
 
+/// LFM2's is two thirds of what the file says, times a factor, rounded up.
+std::uint32_t parse_intermediate(Fields& fields, const FamilyTraits& traits) {
+  const char* key = traits.short_convolution && fields.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  std::uint32_t size = fields.integer(key, 1, kMaxIntermediate, or_none(traits.intermediate_size));
+  if (!traits.short_convolution || !fields.flag("block_auto_adjust_ff_dim", true)) return size;
+  size = 2 * size / 3;
+  const std::uint32_t multiple = fields.integer("block_multiple_of", 1, kMaxIntermediate, 256);
+  const char* factor = "block_ffn_dim_multiplier";
+  if (!fields.present(factor) || fields.has(factor)) {
+    size = static_cast<std::uint32_t>(fields.number(factor, {1e-6, 64.0}, 1.0) * size);
+    size = (size + multiple - 1) / multiple * multiple;
+  }
+  if (size < 1 || size > kMaxIntermediate) {
+    fields.refuse(
+        key, fmt::format("expected 1 to {} channels after block_auto_adjust_ff_dim, found {}", kMaxIntermediate, size));
+  }
+  return size;
+}
+
 void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.hidden_size = fields.integer("hidden_size", 1, kMaxHidden);
   if (!traits.experts || !traits.experts->everywhere) {
-    config.intermediate_size = fields.integer("intermediate_size", 1, kMaxIntermediate);
+    config.intermediate_size = parse_intermediate(fields, traits);
   }
   config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
   config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary, or_none(traits.vocab_size));
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
-  config.rms_norm_eps = fields.number("rms_norm_eps", {0.0, 1.0}, traits.rms_norm_eps);
+  config.rms_norm_eps = fields.number(std::string(traits.eps_key), {0.0, 1.0}, traits.rms_norm_eps);
   config.initializer_range = fields.number("initializer_range", {0.0, 1.0}, 0.02);
   parse_heads(fields, traits, config);
 }
@@ -260,7 +279,7 @@ void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std:
 
 void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.sliding_window.assign(config.num_layers, 0);
-  if (traits.linear_attention) return;  // whose layer_types say something else
+  if (traits.linear_attention || traits.short_convolution) return;  // whose layer_types say something else
   const std::vector<bool> slides = parse_layer_types(fields, config.num_layers, "sliding_attention");
   switch (traits.windows) {
     case Windows::kNone:
@@ -354,7 +373,8 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.activation = parse_activation(fields, *traits);
   parse_ropes(fields, *traits, config);
   parse_unrotated(fields, *traits, config);
-  config.tie_word_embeddings = fields.flag("tie_word_embeddings", traits->ties);
+  const bool older_key = traits->short_convolution && fields.has("tie_embedding");
+  config.tie_word_embeddings = fields.flag(older_key ? "tie_embedding" : "tie_word_embeddings", traits->ties);
   const bool all_biased = traits->reads_use_bias && fields.flag("use_bias", false);
   const bool bias =
       all_biased || (traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias));
@@ -372,6 +392,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);
   parse_linear_attention(fields, *traits, config);
+  parse_short_convolution(fields, *traits, config);
   parse_windows(fields, *traits, config);
   config.weight_type = parse_dtype(fields);
   config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);

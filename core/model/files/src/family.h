@@ -44,13 +44,15 @@ struct ExpertTraits {
 struct FamilyTraits {
   Family family;
   std::string_view model_type;
-  std::string_view architecture;  // name of the class with the language-model head
-  std::uint32_t vocab_size = 0;   // when the key is absent; 0: it must be there
-  std::uint32_t num_heads = 0;    // likewise
-  std::uint32_t kv_heads = 0;     // when the key is absent; 0: as many as query heads
-  std::uint32_t head_dim = 0;     // when the key is absent; 0: hidden_size / num_attention_heads
+  std::string_view architecture;        // name of the class with the language-model head
+  std::uint32_t vocab_size = 0;         // when the key is absent; 0: it must be there
+  std::uint32_t num_heads = 0;          // likewise
+  std::uint32_t kv_heads = 0;           // when the key is absent; 0: as many as query heads
+  std::uint32_t head_dim = 0;           // when the key is absent; 0: hidden_size / num_attention_heads
+  std::uint32_t intermediate_size = 0;  // when the key is absent; 0: it must be there
   std::uint32_t max_positions;
   double rms_norm_eps = 1e-6;
+  std::string_view eps_key = "rms_norm_eps";
   double theta = 10000.0;
   std::string_view default_rope = {};                 // rotary settings when there are none, as JSON
   bool reads_alpha = false;                           // RopeConfig::alpha
@@ -77,8 +79,9 @@ struct FamilyTraits {
   /// That o has a bias says this key, or nothing does where it is empty; attention_bias where there is no value.
   std::optional<std::string_view> output_bias_key = std::nullopt;
   bool attention_sinks = false;
-  bool linear_attention = false;  // in some blocks; the others' attention is gated
-  bool joined_by_heads = false;   // LinearAttentionConfig::joined_by_heads
+  bool linear_attention = false;   // in some blocks; the others' attention is gated
+  bool joined_by_heads = false;    // LinearAttentionConfig::joined_by_heads
+  bool short_convolution = false;  // in some blocks. LFM2's names of tensors and keys
   bool reads_mlp_bias = false;
   bool gated_mlp = true;  // ModelConfig::gated_mlp
   Windows windows = Windows::kNone;

@@ -80,6 +80,14 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
       linear.blocks.push_back(layer % interval != 0);
     }
   }
+  if (traits.short_convolution) {
+    ShortConvolutionConfig& convolution = config.short_convolution.emplace();
+    convolution.width = 3;
+    const std::uint32_t interval = std::min(config.num_layers, 3U);
+    for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
+      convolution.blocks.push_back(layer % interval != 0);
+    }
+  }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
   if (!traits.gated_mlp) config.activation = Activation::kReluSquared;
   config.attention_bias = traits.attention_bias;

@@ -28,6 +28,14 @@ LinearModule fused(const char* name, const std::vector<LinearModule>& parts, std
   return whole;
 }
 
+/// PEFT sees b, c and x as one.
+std::vector<LinearModule> convolution_linears(const ModelConfig& config, std::uint32_t layer) {
+  const std::uint64_t hidden = config.hidden_size;
+  const std::string prefix = attention_path(config, layer) + ".";
+  const auto make = [&](const char* name) { return LinearModule{prefix + name, name, hidden, hidden, layer, false}; };
+  return {fused("in_proj", {make("b_proj"), make("c_proj"), make("x_proj")}), make("out_proj")};
+}
+
 std::vector<LinearModule> linear_attention_linears(const ModelConfig& config, std::uint32_t layer) {
   const LinearAttentionConfig& linear = *config.linear_attention;
   const std::uint64_t hidden = config.hidden_size;
@@ -125,7 +133,13 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
   };
   norm_if(norms.attention_input);
   add_linears(attention_linears(config, layer), out);
-  if (is_linear(config, layer)) {
+  if (is_convolution(config, layer)) {
+    const std::uint64_t width = config.short_convolution->width;
+    out.push_back({attention_path(config, layer) + ".conv.weight",
+                   {config.hidden_size, 1, width},
+                   ParameterKind::kConvolution,
+                   layer});
+  } else if (is_linear(config, layer)) {
     add_linear_attention(config, layer, out);
   } else {
     add_full_attention(config, layer, out);
@@ -161,13 +175,29 @@ NormNames norm_names(NormPlace place) {
       return {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"};
     case NormPlace::kAround:
       return {"input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"};
+    case NormPlace::kOperator:
+      return {"operator_norm", nullptr, "ffn_norm", nullptr};
   }
   return {nullptr, nullptr, nullptr, nullptr};
 }
 
 QkNormNames qk_norm_names(const ModelConfig& config) {
   if (config.norms_turned) return {"query_layernorm", "key_layernorm"};
+  if (config.short_convolution) return {"q_layernorm", "k_layernorm"};
   return {"q_norm", "k_norm"};
+}
+
+std::string last_norm_path(const ModelConfig& config) {
+  return name_prefix(config) + (config.short_convolution ? "embedding_norm" : "norm");
+}
+
+std::string mlp_path(const ModelConfig& config, std::uint32_t layer) {
+  return layer_prefix(config, layer) + (config.short_convolution ? "feed_forward" : "mlp");
+}
+
+MlpNames mlp_names(const ModelConfig& config) {
+  if (config.short_convolution) return {"w1", "w3", "w2"};
+  return {"gate_proj", "up_proj", "down_proj"};
 }
 
 ExpertNames expert_names(const ModelConfig& config) {
@@ -187,7 +217,7 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
   std::vector<ParameterSpec> out;
   out.push_back({name_prefix(config) + "embed_tokens.weight", table, ParameterKind::kEmbedding, std::nullopt});
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) add_block(config, layer, out);
-  out.push_back({name_prefix(config) + "norm.weight", {config.hidden_size}, ParameterKind::kNorm, std::nullopt});
+  out.push_back({last_norm_path(config) + ".weight", {config.hidden_size}, ParameterKind::kNorm, std::nullopt});
   if (!config.tie_word_embeddings) out.push_back({"lm_head.weight", table, ParameterKind::kMatrix, std::nullopt});
   return out;
 }
@@ -197,6 +227,7 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
 }
 
 std::string attention_path(const ModelConfig& config, std::uint32_t layer) {
+  if (is_convolution(config, layer)) return layer_prefix(config, layer) + "conv";
   return layer_prefix(config, layer) + (is_linear(config, layer) ? "linear_attn" : "self_attn");
 }
 
@@ -206,6 +237,7 @@ std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& line
 
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
   if (is_linear(config, layer)) return linear_attention_linears(config, layer);
+  if (is_convolution(config, layer)) return convolution_linears(config, layer);
   const std::uint64_t hidden = config.hidden_size;
   const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
   const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
@@ -222,7 +254,7 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
                                              make("gate_proj", hidden, query, config.attention_bias)};
     inputs.front() = fused("q_proj", parts, config.num_heads);
   }
-  inputs.push_back(make("o_proj", query, hidden, config.attention_output_bias));
+  inputs.push_back(make(config.short_convolution ? "out_proj" : "o_proj", query, hidden, config.attention_output_bias));
   return inputs;
 }
 
@@ -231,16 +263,17 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   if (mixture && config.experts->shared_width == 0) return {};
   const std::uint64_t hidden = config.hidden_size;
   const std::uint64_t inner = mixture ? config.experts->shared_width : config.intermediate_size;
-  const std::string mlp = layer_prefix(config, layer) + "mlp.";
+  const std::string mlp = mlp_path(config, layer) + ".";
+  const MlpNames names = mlp_names(config);
   const std::string prefix = mlp + (mixture ? "shared_expert." : "");
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
     return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
   };
   std::vector<LinearModule> linears;
-  if (config.gated_mlp) linears.push_back(make("gate_proj", hidden, inner));
-  linears.push_back(make("up_proj", hidden, inner));
+  if (config.gated_mlp) linears.push_back(make(names.gate, hidden, inner));
+  linears.push_back(make(names.up, hidden, inner));
   if (config.fused_mlp) linears = {fused("gate_up_proj", linears)};
-  linears.push_back(make("down_proj", inner, hidden));
+  linears.push_back(make(names.down, inner, hidden));
   for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;
   if (mixture) linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
   return linears;
@@ -271,7 +304,10 @@ const std::vector<std::string>& linear_module_names() {
     mixture.experts.emplace().shared_width = 1;
     ModelConfig joined = linear;
     joined.linear_attention->joined_by_heads = true;
-    for (const ModelConfig& config : {dense, fused, linear, mixture, joined}) {
+    ModelConfig convolution = dense;
+    convolution.num_layers = 2;
+    convolution.short_convolution = {3, {true, false}};
+    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }

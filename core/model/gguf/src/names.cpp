@@ -315,6 +315,7 @@ std::string architecture_name(Family family) {
     case Family::kQwen35:
     case Family::kQwen35Moe:
     case Family::kQwen3Next:
+    case Family::kLfm2:
       break;  // check_expressible() refuses it
   }
   return "";

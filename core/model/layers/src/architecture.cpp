@@ -155,12 +155,12 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
     assembler.add(attention_path(config, block), LayerKind::kAttention, block,
                   attention_parts(config, method, block).parameters);
-    assembler.add(fmt::format("{}layers.{}.mlp", prefix, block), LayerKind::kMlp, block,
-                  mlp_parts(config, method, block).parameters);
+    assembler.add(mlp_path(config, block), LayerKind::kMlp, block, mlp_parts(config, method, block).parameters);
   }
   model.first_head_layer_ = static_cast<LayerIndex>(model.layers_.size());
-  assembler.add_head({Parameter{prefix + "norm.weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head},
-                     rows_of_head_part(config, method));
+  assembler.add_head(
+      {Parameter{last_norm_path(config) + ".weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head},
+      rows_of_head_part(config, method));
 
   std::map<std::string, std::uint32_t> classes;
   bool trained_below = false;
@@ -171,9 +171,11 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     layer.has_backward = trained_below;
     const std::uint32_t window = layer.kind == LayerKind::kAttention ? config.sliding_window[layer.block] : 0;
     const bool rotates = layer.kind == LayerKind::kAttention && model.rope_of(layer.block) != nullptr;
-    const bool linear = layer.kind == LayerKind::kAttention && is_linear(config, layer.block);
-    std::string key = fmt::format("{} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
-                                  layer.gives_input_gradient, layer.has_backward);
+    const bool attention = layer.kind == LayerKind::kAttention;
+    const bool linear = attention && is_linear(config, layer.block);
+    const bool convolution = attention && is_convolution(config, layer.block);
+    std::string key = fmt::format("{} {} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
+                                  convolution, layer.gives_input_gradient, layer.has_backward);
     // Blocks may differ in what is trained, what is adapted and by how much.
     for (const ParameterUse& use : layer.parameters) {
       key += signature_of(model.parameters_[use.id]) + fmt::format(" {}+{}", use.first_row, use.rows);

@@ -102,6 +102,20 @@ TensorId record_router(Recorder& recorder, WeightSource& weights, const ExpertPa
   return recorder.matmul(low, weights.get(adapter.b), {}, logits, adapter.scale, shape, "router.adapted");
 }
 
+/// c * convolution(b * x), but for the last product.
+TensorId record_convolution(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
+                            TensorId normed, const ModelConfig& config, bool decodes) {
+  const std::int64_t hidden = config.hidden_size;
+  const devices::Shape shape = {recorder.tokens(), hidden};
+  constexpr devices::GatedActivationAttributes kTimes{devices::ActivationKind::kIdentity};
+  const TensorId b = linears.record(parts.linears[0], normed, {}, shape);
+  const TensorId c = linears.record(parts.linears[1], normed, {}, shape);
+  const TensorId x = linears.record(parts.linears[2], normed, {}, shape);
+  const TensorId gated = recorder.gated_activation(b, x, kTimes);
+  const TensorId w = weights.get(*parts.convolution, {hidden, config.short_convolution->width});
+  return recorder.gated_activation(c, recorder.convolution(gated, w, 0, decodes, false), kTimes);
+}
+
 /// Of each token the experts that its router chooses, and the one that all share.
 TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
                         TensorId normed, TensorId x, const ModelConfig& config) {
@@ -135,6 +149,11 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   PartsBuilder builder(config, method, block);
   builder.parts().input_norm = builder.norm_if(prefix, norms.attention_input, hidden);
   for (const LinearModule& linear : attention_linears(config, block)) builder.linear(linear);
+  if (is_convolution(config, block)) {
+    builder.parts().convolution =
+        builder.add(attention + ".conv.weight", {hidden, 1, config.short_convolution->width}, WeightKind::kConvolution);
+    return std::move(builder.parts());
+  }
   if (is_linear(config, block)) {
     builder.parts().linear_attention = linear_attention_parts(builder, attention, *config.linear_attention);
     builder.parts().output_norm = builder.norm_if(prefix, norms.attention_output, hidden);
@@ -173,6 +192,12 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
     const TensorId normed = record_input(recorder, weights, parts, x, config);
     LinearRecorder linears(recorder, weights, method);
     const TensorId inner = record_linear_attention(recorder, normed, weights, linears, parts, config, capacity > 0);
+    return record_output(recorder, weights, linears, parts, inner, x, config);
+  }
+  if (parts.convolution) {
+    const TensorId normed = record_input(recorder, weights, parts, x, config);
+    LinearRecorder linears(recorder, weights, method);
+    const TensorId inner = record_convolution(recorder, weights, linears, parts, normed, config, capacity > 0);
     return record_output(recorder, weights, linears, parts, inner, x, config);
   }
   const std::int64_t tokens = recorder.tokens();

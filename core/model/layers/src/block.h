@@ -58,14 +58,15 @@ struct LinearAttentionParts {
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; MLP: [gate,] up, down, and where that
-  /// is the one that all tokens share beside experts, the gate of what it gives.
+  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; convolution: b, c, x, out; MLP:
+  /// [gate,] up, down, and where that is the one that all tokens share beside experts, the gate of what it gives.
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
   std::optional<std::uint32_t> q_norm, k_norm;
   std::optional<std::uint32_t> sinks;  // of attention
   std::optional<LinearAttentionParts> linear_attention;
+  std::optional<std::uint32_t> convolution;  // where that stands in attention's place: its weight
 };
 
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);

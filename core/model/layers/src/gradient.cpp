@@ -229,7 +229,8 @@ class GradientPass {
     const TensorId dx = fresh(x);
     std::optional<TensorId> dw;
     if (trains(w)) dw = recorder_.gradient_of_weight(w);
-    Op& back = recorder_.append(OpKind::kConvolutionBackward, devices::DeltaAttributes{false, dw.has_value()});
+    const bool silu = std::get<devices::DeltaAttributes>(op.attributes).silu;
+    Op& back = recorder_.append(OpKind::kConvolutionBackward, devices::DeltaAttributes{false, dw.has_value(), silu});
     back.reads = {x, w, op.reads[2], dy};
     back.writes = {dx};
     if (dw) back.writes.push_back(*dw);

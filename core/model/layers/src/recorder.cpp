@@ -173,16 +173,16 @@ Recorder::Attended Recorder::attended_of(TensorId q, const std::string& name) {
   return {o, tensor(name + ".lse", {shape[0], shape[1]}, DType::kFloat32, TensorRole::kScratch)};
 }
 
-TensorId Recorder::convolution(TensorId x, TensorId w, std::uint32_t which, bool decodes) {
+TensorId Recorder::convolution(TensorId x, TensorId w, std::uint32_t state, bool decodes, bool silu) {
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
   const TensorId y = activation("convolved", graph_.tensors[x].shape);
-  const Shape state = {graph_.tensors[w].shape[1] - 1, graph_.tensors[w].shape[0]};
+  const Shape before = {graph_.tensors[w].shape[1] - 1, graph_.tensors[w].shape[0]};
   std::vector<TensorId> reads = {x, w, bounds};
   if (decodes) {
     reads.push_back(batch(devices::BatchTensor::kPositions));
-    reads.push_back(tensor("inputs_before", state, dtype_, TensorRole::kState, 1 + which));
+    reads.push_back(tensor("inputs_before", before, dtype_, TensorRole::kState, state));
   }
-  Op& op = append(OpKind::kConvolution, devices::DeltaAttributes{decodes});
+  Op& op = append(OpKind::kConvolution, devices::DeltaAttributes{decodes, false, silu});
   op.reads.assign(reads.begin(), reads.end());
   op.writes = {y};
   return y;

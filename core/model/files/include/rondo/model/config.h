@@ -38,13 +38,14 @@ enum class Family {
   kPhi3,
   kQwen35,
   kQwen35Moe,
-  kQwen3Next
+  kQwen3Next,
+  kLfm2
 };
 enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
-/// kAround: both, by other names.
-enum class NormPlace { kInput, kOutput, kBoth, kAround };
+/// kAround: both, by other names. kOperator: its input, by other names.
+enum class NormPlace { kInput, kOutput, kBoth, kAround, kOperator };
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
 enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
@@ -121,8 +122,15 @@ struct LinearAttentionConfig {
   std::uint32_t value_width() const { return value_heads * value_size; }
 };
 
+/// Gated convolution over the last tokens in the place of attention, in some of the blocks (LFM2, arXiv 2511.23404):
+/// out(c * convolution(b * x)), channel by channel, where b, c and x are linear in the block's input.
+struct ShortConvolutionConfig {
+  std::uint32_t width = 0;   // tokens that it spans
+  std::vector<bool> blocks;  // [num_layers]
+};
+
 /// Limits of what devices have: of experts and of those that a token goes to, of sizes of heads and tokens of a
-/// convolution in linear attention.
+/// convolution.
 inline constexpr std::uint32_t kMaxExperts = 512;
 inline constexpr std::uint32_t kMaxChoices = 16;
 inline constexpr std::uint32_t kMaxDeltaSize = 128;
@@ -158,14 +166,15 @@ struct ModelConfig {
   bool turns_neighbours = false;  // ERNIE 4.5, GLM 4: files have pairs of channels side by side, see paired_rows.h
   bool norms_turned = false;      // HunYuan: queries and keys are normed after they are turned
   bool norms_add_one = false;     // Gemma, Qwen3.5: norms multiply by 1 + weight
-  bool scales_embedding_by_width = false;                 // Gemma: by sqrt(hidden_size), rounded to the dtype
-  double embedding_multiplier = 1.0;                      // Granite
-  double residual_multiplier = 1.0;                       // Granite: of what a half of a block adds
-  double logits_scaling = 1.0;                            // Granite: logits are divided by it
-  std::optional<double> attention_scale;                  // see scale_of_scores(). Granite, Gemma 3
-  std::vector<std::uint32_t> sliding_window;              // [num_layers] tokens a query sees, itself included; 0: all
-  std::optional<ExpertsConfig> experts;                   // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS, Qwen3.5-MoE
-  std::optional<LinearAttentionConfig> linear_attention;  // Qwen3.5, Qwen3-Next
+  bool scales_embedding_by_width = false;                   // Gemma: by sqrt(hidden_size), rounded to the dtype
+  double embedding_multiplier = 1.0;                        // Granite
+  double residual_multiplier = 1.0;                         // Granite: of what a half of a block adds
+  double logits_scaling = 1.0;                              // Granite: logits are divided by it
+  std::optional<double> attention_scale;                    // see scale_of_scores(). Granite, Gemma 3
+  std::vector<std::uint32_t> sliding_window;                // [num_layers] tokens a query sees, itself included; 0: all
+  std::optional<ExpertsConfig> experts;                     // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS, Qwen3.5-MoE
+  std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next
+  std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over
@@ -179,6 +188,12 @@ bool has_experts(const ModelConfig& config, std::uint32_t block);
 
 /// Of one block: its attention is linear.
 bool is_linear(const ModelConfig& config, std::uint32_t block);
+
+/// Of one block: a short convolution stands in the place of its attention.
+bool is_convolution(const ModelConfig& config, std::uint32_t block);
+
+/// What some blocks keep of the tokens before is a state, from which none of these can be taken back.
+bool keeps_states(const ModelConfig& config);
 
 /// Channels of a head that turn.
 std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope);

@@ -1,9 +1,10 @@
 // Linear layers that files have as one, where model_parameters() has each of its parts: those of Phi-3, GLM 4 (gate and
-// up), Qwen3.5 and Qwen3-Next.
+// up), Qwen3.5, Qwen3-Next and LFM2.
 //
 //   model.layers.N.self_attn.qkv_proj   the rows of q_proj, then of k_proj, then of v_proj
 //   model.layers.N.mlp.gate_up_proj     the rows of gate_proj, then of up_proj
 //   model.layers.N.self_attn.q_proj     of each head the rows of query_proj, then of gate_proj
+//   model.layers.N.conv.in_proj         the rows of b_proj, then of c_proj, then of x_proj
 //   model.layers.N.linear_attn.in_proj_qkvz, .in_proj_ba   of each head of keys the rows of q, k, v and z, of b and a
 //   model.layers.N.linear_attn.in_proj_qkv, .conv1d (no linear layer)   the rows of q, then of k, then of v
 //

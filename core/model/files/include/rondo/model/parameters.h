@@ -23,8 +23,11 @@
 //     .in_proj_{b,a}.weight [v, C], .out_proj.weight [C, vE], .{q,k,v}_conv1d.weight [kD|kD|vE, 1, W], in files one,
 //     conv1d, .A_log [v], .dt_bias [v], .norm.weight [E]; in Qwen3-Next .{z,b,a}_proj, fused as in_proj_qkvz,
 //     in_proj_ba
+//   where it is a short convolution: model.layers.N.conv.{b,c,x}_proj.weight [C, C], fused as in_proj, .out_proj.weight
+//     [C, C], .conv.weight [C, 1, W]
 //   model.layers.N.<norm>.weight [C], see norm_names()
-//   model.norm.weight [C]
+//   model.norm.weight [C], see last_norm_path()
+// LFM2 has self_attn.out_proj for o_proj, and feed_forward.w1, w3 and w2 for mlp.gate_proj, up_proj and down_proj.
 //   lm_head.weight [V, C], unless tied to embed_tokens
 //
 // Of a model that reads pictures too `model.` is `model.language_model.`, as transformers names its modules.
@@ -84,6 +87,18 @@ struct QkNormNames {
 };
 QkNormNames qk_norm_names(const ModelConfig& config);
 
+/// The path of the norm before the head.
+std::string last_norm_path(const ModelConfig& config);
+
+/// The path of a block's MLP, and what its layers are called.
+std::string mlp_path(const ModelConfig& config, std::uint32_t layer);
+struct MlpNames {
+  const char* gate;
+  const char* up;
+  const char* down;
+};
+MlpNames mlp_names(const ModelConfig& config);
+
 /// What the mixture of a block is called: "mlp", its router and its experts' three matrices.
 struct ExpertNames {
   const char* module;
@@ -113,7 +128,7 @@ struct LinearModule {
 /// Its parts, or where it has none itself alone.
 std::vector<LinearModule> parts_or_self(const LinearModule& linear);
 
-/// The path of a block's attention: self_attn, or linear_attn where it is linear.
+/// The path of a block's attention: self_attn, or linear_attn where it is linear, conv where it is a convolution.
 std::string attention_path(const ModelConfig& config, std::uint32_t layer);
 
 /// Parts of the convolution of linear attention and their channels, in the order of these in files.
@@ -134,7 +149,7 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
-/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba.
+/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

@@ -80,9 +80,9 @@ class Recorder {
                             const devices::AttentionAttributes& attributes);
   /// As if each query had seen one more key of score sinks [H] and value 0.
   Attended attention_sink(const Attended& attended, TensorId sinks);
-  /// silu of a convolution along the sequence, x [T, ...] by w [C, W]. `which`: of the three of a layer. `decodes`:
-  /// from a state and to it, here and below.
-  TensorId convolution(TensorId x, TensorId w, std::uint32_t which, bool decodes);
+  /// A convolution along the sequence, x [T, ...] by w [C, W], and behind it silu, if asked for. `state`: which of the
+  /// layer's. `decodes`: from a state and to it, here and below.
+  TensorId convolution(TensorId x, TensorId w, std::uint32_t state, bool decodes, bool silu = true);
   struct Decayed {
     TensorId g;     // fp32 [T, Hv]
     TensorId beta;  // likewise
