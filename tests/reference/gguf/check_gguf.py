@@ -33,7 +33,7 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS, "phi3": MODEL_ARCH.PHI3,
          "hunyuan_v1_dense": MODEL_ARCH.HUNYUAN_DENSE, "exaone4": MODEL_ARCH.EXAONE4, "arcee": MODEL_ARCH.ARCEE,
          "seed_oss": MODEL_ARCH.SEED_OSS, "ernie4_5": MODEL_ARCH.ERNIE4_5,
-         "glm4": MODEL_ARCH.GLM4}
+         "glm4": MODEL_ARCH.GLM4, "lfm2": MODEL_ARCH.LFM2}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []
@@ -89,6 +89,8 @@ def interleaved(weights, heads):
 
 
 def expected_rows(config, name, weights):
+    if name.endswith("conv.conv.weight"):
+        return weights[:, 0]
     if config["model_type"].startswith("gemma") and name.endswith("norm.weight"):
         return weights + np.float32(1)
     if config["model_type"] in ("llama", "arcee", "mistral", "ministral3", "mixtral", "smollm3", "granite"):
@@ -103,7 +105,7 @@ def same_tensor(found, wanted, quantization):
     """Bit for bit what the package makes of the same numbers."""
     shape = tuple(int(n) for n in reversed(found.shape))
     assert shape == wanted.shape, f"{found.name}: shape {shape}, expected {wanted.shape}"
-    kind = Type.F32 if wanted.ndim == 1 or "ffn_gate_inp" in found.name or found.name.endswith("_exps.bias") else TYPES[quantization]
+    kind = Type.F32 if wanted.ndim == 1 or "ffn_gate_inp" in found.name or "shortconv.conv" in found.name or found.name.endswith("_exps.bias") else TYPES[quantization]
     if kind == Type.Q8_0 and wanted.shape[-1] % 32:
         kind = Type.F16
     assert found.tensor_type == kind, f"{found.name}: {found.tensor_type.name}, expected {kind.name}"
@@ -137,6 +139,11 @@ def same_tokenizer(reader, folder, config):
     assert value(reader, "tokenizer.chat_template") == (template.read_text() if template.exists() else None)
 
 
+def kv_heads_of(config):
+    heads = config["num_key_value_heads"]
+    return [0 if kind == "conv" else heads for kind in config["layer_types"]] if config["model_type"] == "lfm2" else heads
+
+
 def model(folder, quantization, pre, scratch):
     file = scratch / f"{folder.name}-{quantization}.gguf"
     probe("model", folder, quantization, file)
@@ -150,16 +157,18 @@ def model(folder, quantization, pre, scratch):
         "general.architecture": prefix, "general.type": "model", "tokenizer.ggml.pre": pre,
         f"{prefix}.block_count": config["num_hidden_layers"], f"{prefix}.embedding_length": config["hidden_size"],
         f"{prefix}.feed_forward_length": config["intermediate_size"], f"{prefix}.attention.head_count": heads,
-        f"{prefix}.attention.head_count_kv": config["num_key_value_heads"],
+        f"{prefix}.attention.head_count_kv": kv_heads_of(config),
         f"{prefix}.attention.key_length": config.get("head_dim") or config["hidden_size"] // heads,
         f"{prefix}.context_length": config["max_position_embeddings"], f"{prefix}.vocab_size": config["vocab_size"],
         f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("rope_theta", 10000))),
-        f"{prefix}.attention.layer_norm_rms_epsilon": np.float32(config["rms_norm_eps"]),
+        f"{prefix}.attention.layer_norm_rms_epsilon": np.float32(config.get("rms_norm_eps", config.get("norm_eps"))),
     }
     if config["model_type"] == "granite":
         for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                              ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
             wanted[f"{prefix}.{ours}"] = np.float32(config[theirs])
+    if config["model_type"] == "lfm2":
+        wanted[f"{prefix}.shortconv.l_cache"] = config["conv_L_cache"]
     if config["model_type"] == "ministral3":
         scaling = config["rope_scaling"]
         wanted.update({f"{prefix}.attention.temperature_scale": np.float32(scaling["llama_4_scaling_beta"]),

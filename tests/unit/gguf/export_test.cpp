@@ -70,6 +70,7 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
     names.insert(found->first);
     std::vector<std::uint64_t> sizes(spec.shape.rbegin(), spec.shape.rend());
     if (place) sizes.push_back(m.config.experts->count);
+    if (is_convolution_weight(found->first)) sizes = {3, 48};
     EXPECT_EQ(found->second.sizes, sizes) << spec.name;
     const std::vector<float> theirs = values_of(m.files, spec.name);
     std::vector<float> ours = floats_of(found->second);
@@ -111,7 +112,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key(arch + ".block_count"), m.config.num_layers);
   EXPECT_EQ(key(arch + ".context_length"), m.config.max_positions);
   EXPECT_EQ(key(arch + ".attention.head_count"), 4);
-  EXPECT_EQ(key(arch + ".attention.head_count_kv"), 2);
+  const bool convolves = arch == "lfm2";  // but in the last layer
+  EXPECT_EQ(key(arch + ".attention.head_count_kv"), convolves ? nlohmann::json({0, 2}) : nlohmann::json(2));
+  EXPECT_EQ(key(arch + ".shortconv.l_cache"), convolves ? nlohmann::json(3) : nlohmann::json());
   EXPECT_EQ(key(arch + ".attention.key_length"), 12);
   EXPECT_EQ(key(arch + ".rope.freq_base"), 10000.0);
   const bool slides = std::ranges::any_of(m.config.sliding_window, [](std::uint32_t window) { return window != 0; });
@@ -135,7 +138,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key("tokenizer.chat_templates"), nlohmann::json::array({"tool_use"}));
   EXPECT_EQ(key("tokenizer.chat_template.tool_use"), "{{ tools }}");
   // 48 numbers a row are no whole blocks, 64 are; vectors stay fp32.
-  EXPECT_EQ(file.tensors.at(m.config.fused_linears ? "blk.0.attn_qkv.weight" : "blk.0.attn_q.weight").type, 1U);
+  EXPECT_EQ(file.tensors.at(m.config.fused_linears ? "blk.0.attn_qkv.weight" : "blk.1.attn_q.weight").type, 1U);
   EXPECT_EQ(file.tensors.at(m.config.experts ? "blk.0.ffn_down_exps.weight" : "blk.0.ffn_down.weight").type, 8U);
   if (m.config.experts) {
     EXPECT_EQ(key(arch + ".expert_count"), 8);
@@ -150,14 +153,18 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
     EXPECT_EQ(file.tensors.count("blk.1.post_attention_norm.weight"), 1U);
   }
   EXPECT_EQ(file.tensors.count("blk.1.attn_q.bias"), m.config.attention_bias ? 1U : 0U);
-  EXPECT_EQ(file.tensors.at("output_norm.weight").type, 0U);
+  if (convolves) {
+    EXPECT_EQ(file.tensors.at("blk.0.shortconv.conv.weight").type, 0U);
+    EXPECT_EQ(file.tensors.at("blk.0.shortconv.in_proj.weight").type, 1U);
+  }
+  EXPECT_EQ(file.tensors.at(convolves ? "token_embd_norm.weight" : "output_norm.weight").type, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
                                          "granite", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe",
                                          "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
-                                         "ernie4_5", "glm4"),
+                                         "ernie4_5", "glm4", "lfm2"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -279,7 +286,7 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("arcee", "attention_bias", [](auto& config) { config.attention_output_bias = true; });
   refused("arcee", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
-  for (const char* arch : {"hunyuan_v1_dense", "seed_oss", "ernie4_5", "glm4"}) {
+  for (const char* arch : {"hunyuan_v1_dense", "seed_oss", "ernie4_5", "glm4", "lfm2"}) {
     refused(arch, "rope_scaling", [](auto& config) { config.rope.kind = model::RopeKind::kLlama3; });
   }
   refused("ernie4_5", "attention_bias", [](auto& config) { config.attention_bias = true; });
@@ -293,6 +300,7 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("smollm3", "use_sliding_window", [](auto& config) { config.sliding_window[3] = 8; });
   refused("olmo2", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });
   refused("olmo2", "head_dim", [](auto& config) { config.head_dim = 8; });
+  refused("lfm2", "head_dim", [](auto& config) { config.head_dim = 8; });
   refused("olmo2", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("qwen3_moe", "norm_topk_prob", [](auto& config) { config.experts->normalised = false; });
   refused("olmoe", "norm_topk_prob", [](auto& config) { config.experts->normalised = true; });

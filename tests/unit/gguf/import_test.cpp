@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
                                          "granite", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe",
                                          "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
-                                         "ernie4_5", "glm4"),
+                                         "ernie4_5", "glm4", "lfm2"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -380,7 +380,7 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
                           const std::vector<std::string>& without = {}) {
     expect_refused(read_with([&](Keys& keys) { keys.add(key, value); }, without), {"m.gguf", key, part});
   };
-  refused("general.architecture", "lfm2", "llama, arcee, mistral3, qwen2, qwen3", {"general.architecture"});
+  refused("general.architecture", "rwkv6", "llama, arcee, mistral3, qwen2, qwen3", {"general.architecture"});
   refused("general.type", "adapter", "expected model");
   refused("split.count", std::uint32_t{3}, "parts");
   refused("llama.expert_count", std::uint32_t{513}, "0 to 512");
@@ -402,6 +402,24 @@ TEST(ImportConfig, WhatIsNotSupported_IsRefusedByKey) {
                      },
                      {"general.architecture"}),
                  {"granite.rope.scaling.finetuned", "rotary embedding"});
+  const auto refused_of_lfm2 = [](const std::vector<std::int32_t>& heads, const std::string& part) {
+    expect_refused(read_with(
+                       [&](Keys& keys) {
+                         keys.add("general.architecture", "lfm2");
+                         keys.add("lfm2.block_count", std::uint32_t{3});
+                         keys.add("lfm2.context_length", std::uint32_t{64});
+                         keys.add("lfm2.embedding_length", std::uint32_t{16});
+                         keys.add("lfm2.feed_forward_length", std::uint32_t{16});
+                         keys.add("lfm2.attention.head_count", std::uint32_t{4});
+                         keys.add("lfm2.attention.head_count_kv", heads);
+                         keys.add("lfm2.shortconv.l_cache", std::uint32_t{3});
+                       },
+                       {"general.architecture"}),
+                   {"m.gguf", "lfm2.attention.head_count_kv", part});
+  };
+  refused_of_lfm2({0, 2}, "expected 3, one a layer, found 2");
+  refused_of_lfm2({0, 2, 1}, "found 1 in layer 2");
+  refused_of_lfm2({-1, 0, 0}, "found -1 in layer 0");
   refused("tokenizer.ggml.eos_token_id", std::uint32_t{8}, "below 8");
 }
 

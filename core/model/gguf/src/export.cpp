@@ -80,7 +80,9 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
 
 void add_tensor(const std::string& name, const model::TensorView& view, TensorType type, const Interleaved& interleaved,
                 float offset, Draft& draft) {
-  draft.tensors.push_back({name, view.shape, stays_wide(name) ? TensorType::kF32 : type_for(type, view.shape)});
+  std::vector<std::uint64_t> shape = view.shape;
+  if (is_convolution_weight(name)) shape.erase(shape.begin() + 1);
+  draft.tensors.push_back({name, shape, stays_wide(name) ? TensorType::kF32 : type_for(type, shape)});
   draft.sources.push_back({{&view}, interleaved, {}, offset});
 }
 

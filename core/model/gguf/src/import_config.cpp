@@ -51,13 +51,42 @@ double share_of(std::uint32_t part, std::uint32_t whole) {
   return share * whole < part ? std::nextafter(share, 1.0) : share;
 }
 
+/// A list has 0 for each block that has a convolution; a number is that of all blocks.
+void read_convolutions(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  model::ShortConvolutionConfig& convolution = config.short_convolution.emplace();
+  convolution.width = keys.integer(prefix + "shortconv.l_cache", 2, model::kMaxConvolution);
+  convolution.blocks.assign(config.num_layers, false);
+  const std::string key = prefix + "attention.head_count_kv";
+  if (!keys.is_list(key)) {
+    config.num_kv_heads = keys.integer(key, 1, kMaxSize, config.num_heads);
+    return;
+  }
+  const std::vector<std::int32_t> heads = keys.integers(key);
+  if (heads.size() != config.num_layers) {
+    keys.refuse(key, fmt::format("expected {}, one a layer, found {}", config.num_layers, heads.size()));
+    return;
+  }
+  const std::int32_t most = std::ranges::max(heads);
+  config.num_kv_heads = static_cast<std::uint32_t>(std::max(most, 1));
+  for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+    convolution.blocks[block] = heads[block] == 0;
+    if (heads[block] == 0 || heads[block] == most) continue;
+    keys.refuse(key, fmt::format("expected 0 or {} in each layer, found {} in layer {}", most, heads[block], block));
+    return;
+  }
+}
+
 void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
   config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
   config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
   config.intermediate_size = keys.integer(prefix + "feed_forward_length", 1, kMaxSize);
   config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
-  config.num_kv_heads = keys.integer(prefix + "attention.head_count_kv", 1, kMaxSize, config.num_heads);
+  if (config.family == Family::kLfm2) {
+    read_convolutions(keys, prefix, config);
+  } else {
+    config.num_kv_heads = keys.integer(prefix + "attention.head_count_kv", 1, kMaxSize, config.num_heads);
+  }
   const std::uint32_t derived = std::max<std::uint32_t>(config.hidden_size / config.num_heads, 1);
   config.head_dim = keys.integer(prefix + "attention.key_length", 1, kMaxSize, derived);
   for (const char* same : {"attention.value_length", "rope.dimension_count"}) {
@@ -292,7 +321,7 @@ constexpr std::array kFamilies = {Family::kLlama,   Family::kArcee,   Family::kM
                                   Family::kQwen3,   Family::kSmolLm3, Family::kGranite,    Family::kOlmo2,
                                   Family::kGemma,   Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe,
                                   Family::kGptOss,  Family::kPhi3,    Family::kHunYuan,    Family::kExaone4,
-                                  Family::kSeedOss, Family::kErnie45, Family::kGlm4};
+                                  Family::kSeedOss, Family::kErnie45, Family::kGlm4,       Family::kLfm2};
 
 std::string architecture_names() {
   std::vector<std::string> names;

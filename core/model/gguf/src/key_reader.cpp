@@ -66,6 +66,11 @@ std::uint32_t KeyReader::integer(const std::string& key, std::uint32_t low, std:
   return static_cast<std::uint32_t>(number);
 }
 
+bool KeyReader::is_list(std::string_view key) const {
+  const auto found = file_.keys.find(key);
+  return found != file_.keys.end() && found->second.is_array;
+}
+
 double KeyReader::number(const std::string& key, double low, double high, std::optional<double> fallback) {
   const Value* value = find(key, false, "a floating-point number",
                             [](ValueType type) { return type == ValueType::kFloat32 || type == ValueType::kFloat64; });

@@ -18,6 +18,7 @@ class KeyReader {
   explicit KeyReader(const StoredFile& file) : file_(file) {}
 
   bool has(std::string_view key) const { return file_.keys.contains(key); }
+  bool is_list(std::string_view key) const;
 
   /// Of any integer type. Without a fallback an absent key is an error.
   std::uint32_t integer(const std::string& key, std::uint32_t low, std::uint32_t high,

@@ -20,8 +20,11 @@ using model::RopeKind;
 constexpr std::string_view kLayers = "model.layers.";
 constexpr std::string_view kBlocks = "blk.";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOutside = {
-    {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOutside = {
+    {{"model.embed_tokens", "token_embd"},
+     {"model.norm", "output_norm"},
+     {"model.embedding_norm", "token_embd_norm"},
+     {"lm_head", "output"}}};
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks = {
     {{"self_attn.q_proj", "attn_q"},
@@ -31,6 +34,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks
      {"mlp.gate_proj", "ffn_gate"},
      {"mlp.up_proj", "ffn_up"},
      {"mlp.down_proj", "ffn_down"}}};
+
+/// LFM2's own, which come before the others'.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocksOfLfm2 = {
+    {{"self_attn.out_proj", "attn_output"},
+     {"conv.conv", "shortconv.conv"},
+     {"conv.in_proj", "shortconv.in_proj"},
+     {"conv.out_proj", "shortconv.out_proj"},
+     {"feed_forward.w1", "ffn_gate"},
+     {"feed_forward.w3", "ffn_up"},
+     {"feed_forward.w2", "ffn_down"}}};
 
 /// Files name the MLP's norm for what stands before it.
 bool names_by_place(Family family) { return family == Family::kGptOss || family == Family::kSeedOss; }
@@ -68,6 +81,9 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   }
   if (config.fused_linears && fn(std::string_view("self_attn.qkv_proj"), std::string_view("attn_qkv"))) return;
   if (config.fused_mlp && fn(std::string_view("mlp.gate_up_proj"), std::string_view("ffn_up"))) return;
+  for (const auto& [theirs, ours] : kInBlocksOfLfm2) {
+    if (config.short_convolution && fn(theirs, ours)) return;
+  }
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
@@ -177,7 +193,7 @@ Complaint complaint_of_experts(const model::ModelConfig& config) {
 /// Readers pass over the tensor of llama3's scaling.
 bool divides_no_frequencies(Family family) {
   return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
-         family == Family::kGlm4;
+         family == Family::kGlm4 || family == Family::kLfm2;
 }
 
 /// In config.json, of those that readers have.
@@ -224,7 +240,8 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   if ((olmo || oss) && config.tie_word_embeddings)
     return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
   if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
-  if (olmo && config.head_dim * config.num_heads != config.hidden_size) {
+  const bool derives_heads = olmo || config.family == Family::kLfm2;
+  if (derives_heads && config.head_dim * config.num_heads != config.hidden_size) {
     return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
   }
   if (config.family != Family::kGranite && config.attention_scale &&
@@ -277,6 +294,8 @@ std::string architecture_name(Family family) {
       return "llama";
     case Family::kArcee:
       return "arcee";
+    case Family::kLfm2:
+      return "lfm2";
     case Family::kMinistral3:
       return "mistral3";
     case Family::kQwen2:
@@ -315,7 +334,6 @@ std::string architecture_name(Family family) {
     case Family::kQwen35:
     case Family::kQwen35Moe:
     case Family::kQwen3Next:
-    case Family::kLfm2:
       break;  // check_expressible() refuses it
   }
   return "";
@@ -364,7 +382,16 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "embedding_length", config.hidden_size);
   keys.add(prefix + "feed_forward_length", config.intermediate_size);
   keys.add(prefix + "attention.head_count", config.num_heads);
-  keys.add(prefix + "attention.head_count_kv", config.num_kv_heads);
+  if (config.short_convolution) {
+    std::vector<std::int32_t> heads;
+    for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+      heads.push_back(is_convolution(config, block) ? 0 : static_cast<std::int32_t>(config.num_kv_heads));
+    }
+    keys.add(prefix + "attention.head_count_kv", heads);
+    keys.add(prefix + "shortconv.l_cache", config.short_convolution->width);
+  } else {
+    keys.add(prefix + "attention.head_count_kv", config.num_kv_heads);
+  }
   keys.add(prefix + "attention.key_length", config.head_dim);
   keys.add(prefix + "attention.value_length", config.head_dim);
   keys.add(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
@@ -467,8 +494,10 @@ std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, 
   return names;
 }
 
+bool is_convolution_weight(const std::string& name) { return name.ends_with(".shortconv.conv.weight"); }
+
 bool stays_wide(const std::string& name) {
-  return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias");
+  return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias") || is_convolution_weight(name);
 }
 
 bool normalises_shares(model::Family family) { return family != Family::kOlmoe; }

@@ -13,7 +13,7 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3),
-/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, glm4.
+/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, glm4, lfm2.
 std::string architecture_name(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
@@ -69,7 +69,10 @@ std::optional<Stacked> stacked(const model::ModelConfig& config, const std::stri
 /// The way back: the names of all experts in the tensor; empty for all other tensors.
 std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, const std::string& name);
 
-/// Writers keep it in fp32 whatever the others are in: a router, biases of experts.
+/// A convolution's, which files have as [C, W], models as [C, 1, W].
+bool is_convolution_weight(const std::string& name);
+
+/// Writers keep it in fp32 whatever the others are in: a router, biases of experts, a convolution.
 bool stays_wide(const std::string& name);
 
 /// Whether shares of experts sum to 1, which readers know from the architecture.
