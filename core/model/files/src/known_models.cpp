@@ -91,6 +91,9 @@ constexpr Row kRows[] = {
      32},
     {"Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3_next", 2048, 5120, 48, 16, 2, 256, 151936, false, 262144, 1e7, 0, 0,
      512, 10, 512, 32},
+    {"LiquidAI/LFM2-350M", "lfm2", 1024, 4608, 16, 16, 8, 64, 65536, true, 128000, 1e6},
+    {"LiquidAI/LFM2-700M", "lfm2", 1536, 6912, 16, 24, 8, 64, 65536, true, 128000, 1e6},
+    {"LiquidAI/LFM2-1.2B", "lfm2", 2048, 8192, 16, 32, 8, 64, 65536, true, 128000, 1e6},
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
@@ -151,6 +154,9 @@ std::string config_text(const Row& row) {
     text += fmt::format(R"(, "rope_scaling": {{"rope_type": "llama3", "factor": {:.1f}, "low_freq_factor": 1.0,)"
                         R"( "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",
                         row.llama3_factor);
+  }
+  if (std::string_view(row.type) == "lfm2") {
+    text += R"(, "block_auto_adjust_ff_dim": false, "full_attn_idxs": [2, 5, 8, 10, 12, 14])";
   }
   if (std::string_view(row.type) == "gpt_oss") text += R"(, "quantization_config": {"quant_method": "mxfp4"})";
   if (row.experts > 0) {
