@@ -8,6 +8,7 @@
 #include "files.h"
 #include "names.h"
 #include "reader.h"
+#include "rondo/model/expert_factors.h"
 #include "rondo/model/fused_linears.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
@@ -212,6 +213,133 @@ TEST(ExportAdapter, OfFusedLayers_HasRowsOfAllPartsInB) {
     EXPECT_EQ(floats_of(file.tensors[name + "a"]), values_of(plain, model::adapter_tensor_name(module, 'A'))) << name;
     EXPECT_EQ(floats_of(file.tensors[name + "b"]), values_of(plain, model::adapter_tensor_name(module, 'B'))) << name;
   }
+}
+
+/// What a reader adds to a weight: alpha / rank * B A, of each expert where there are several.
+std::vector<float> added_by(ReadFile& file, const std::string& name, std::uint64_t experts) {
+  const auto& a = file.tensors.at(name + ".lora_a");
+  const auto& b = file.tensors.at(name + ".lora_b");
+  const std::uint64_t in = a.sizes[0], rank = a.sizes[1], out = b.sizes[1];
+  EXPECT_EQ(b.sizes[0], rank) << name;
+  EXPECT_EQ(a.sizes.size(), experts > 1 ? 3U : 2U) << name;
+  const std::vector<float> of_a = floats_of(a), of_b = floats_of(b);
+  EXPECT_EQ(of_a.size(), experts * rank * in) << name;
+  EXPECT_EQ(of_b.size(), experts * out * rank) << name;
+  const double scale = file.keys["adapter.lora.alpha"].get<double>() / static_cast<double>(rank);
+  std::vector<float> sums;
+  for (std::uint64_t row = 0; row < experts * out; ++row) {
+    for (std::uint64_t i = 0; i < in; ++i) {
+      double sum = 0;
+      for (std::uint64_t r = 0; r < rank; ++r) {
+        sum += static_cast<double>(of_b[row * rank + r]) * of_a[(row / out * rank + r) * in + i];
+      }
+      sums.push_back(static_cast<float>(scale * sum));
+    }
+  }
+  return sums;
+}
+
+struct Variant {
+  explicit Variant(const std::string& name) {
+    const fs::path folder = fs::path(RONDO_TEST_DATA) / "variants" / name;
+    std::ifstream records(folder / "records.json");
+    base = fs::path(RONDO_TEST_DATA) / "golden" / nlohmann::json::parse(records)["case"].get<std::string>() / "model";
+    config = *model::load_config(base);
+    if (config.experts) {  // as readers have it: no factor depends on that
+      config.experts->normalised = normalises_shares(config.family);
+      if (config.experts->clamped) config.experts->clamped = model::ClampedSwiglu{};
+    }
+    lora = *model::load_adapter_config(folder / "adapter");
+    files = *model::open_factors(config, lora, folder / "adapter" / "adapter_model.safetensors");
+  }
+  /// scale * B A of rows of experts.
+  std::vector<float> added(const std::string& a, const std::string& b, std::uint64_t experts, std::uint64_t rank,
+                           double scale) const {
+    const std::vector<float> of_a = values_of(files, a), of_b = values_of(files, b);
+    const std::uint64_t in = of_a.size() / experts / rank, rows = of_b.size() / rank;
+    std::vector<float> sums;
+    for (std::uint64_t row = 0; row < rows; ++row) {
+      for (std::uint64_t i = 0; i < in; ++i) {
+        double sum = 0;
+        for (std::uint64_t r = 0; r < rank; ++r) {
+          sum += static_cast<double>(of_b[row * rank + r]) * of_a[(row / (rows / experts) * rank + r) * in + i];
+        }
+        sums.push_back(static_cast<float>(scale * sum));
+      }
+    }
+    return sums;
+  }
+  fs::path base;
+  model::ModelConfig config;
+  model::LoraConfig lora;
+  model::TensorFiles files;
+};
+
+void expect_close(const std::vector<float>& ours, const std::vector<float>& theirs, const std::string& name) {
+  ASSERT_EQ(ours.size(), theirs.size()) << name;
+  for (std::size_t i = 0; i < ours.size(); ++i) ASSERT_NEAR(ours[i], theirs[i], 1e-6) << name << " " << i;
+}
+
+class ExportExperts : public testing::TestWithParam<const char*> {};
+
+TEST_P(ExportExperts, ReadersAddWhatTheAdapterAdds) {
+  const Variant variant(GetParam());
+  const fs::path output = fresh_folder() / "a.gguf";
+  const absl::Status written =
+      export_adapter(Documents(variant.base), variant.config, variant.lora, variant.files, "f32", output);
+  ASSERT_TRUE(written.ok()) << written;
+  ReadFile file = read_gguf(output);
+  ASSERT_TRUE(file.whole);
+  std::size_t tensors = 0;
+  for (const model::ExpertFactors& factors : model::expert_factors(variant.config, variant.lora)) {
+    const bool router = factors.tensor.kind == model::ExpertTensor::Kind::kRouter;
+    const bool down = factors.tensor.kind == model::ExpertTensor::Kind::kDown;
+    const std::vector<const char*> names = router ? std::vector{"ffn_gate_inp"}
+                                           : down ? std::vector{"ffn_down_exps"}
+                                                  : std::vector{"ffn_gate_exps", "ffn_up_exps"};
+    ASSERT_EQ(names.size(), factors.parts.size());
+    for (std::size_t part = 0; part < names.size(); ++part) {
+      const std::string name = "blk." + std::to_string(factors.tensor.layer) + "." + names[part] + ".weight";
+      ASSERT_TRUE(file.tensors.contains(name + ".lora_b")) << name;
+      expect_close(added_by(file, name, factors.experts),
+                   variant.added(factors.a, factors.parts[part].b, factors.experts, factors.rank, factors.scale), name);
+      tensors += 2;
+    }
+  }
+  EXPECT_GT(tensors, 0U);
+  for (const model::LinearModule& linear : model::linear_modules(variant.config)) {
+    if (variant.lora.adapts(linear.name, linear.layer)) tensors += 2;
+  }
+  EXPECT_EQ(file.tensors.size(), tensors);
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, ExportExperts, testing::Values("experts_down", "experts_inner", "experts_stacked"),
+                         [](const auto& test_info) { return std::string(test_info.param); });
+
+TEST(ExportAdapter, OfSeveralScales_HasTheRestInB) {
+  const Variant variant("patterns");
+  const fs::path output = fresh_folder() / "a.gguf";
+  const absl::Status written =
+      export_adapter(Documents(variant.base), variant.config, variant.lora, variant.files, "f32", output);
+  ASSERT_TRUE(written.ok()) << written;
+  ReadFile file = read_gguf(output);
+  ASSERT_TRUE(file.whole);
+  std::set<double> scales;
+  for (const auto& [theirs, ours] :
+       {std::pair("self_attn.v_proj", "attn_v"), std::pair("self_attn.o_proj", "attn_output"),
+        std::pair("mlp.up_proj", "ffn_up"), std::pair("mlp.down_proj", "ffn_down")}) {
+    for (const char* layer : {"0", "1"}) {
+      const std::string path = std::string("model.layers.") + layer + "." + theirs;
+      if (!variant.lora.adapts(path.substr(path.rfind('.') + 1), static_cast<std::uint32_t>(layer[0] - '0'))) continue;
+      scales.insert(variant.lora.scale_of(path) * variant.lora.rank_of(path));
+      const std::string name = std::string("blk.") + layer + "." + ours + ".weight";
+      expect_close(added_by(file, name, 1),
+                   variant.added(model::adapter_tensor_name(path, 'A'), model::adapter_tensor_name(path, 'B'), 1,
+                                 variant.lora.rank_of(path), variant.lora.scale_of(path)),
+                   name);
+    }
+  }
+  EXPECT_GT(scales.size(), 1U);
 }
 
 TEST(ExportAdapter, Dora_IsRefusedAndSaysToMerge) {

@@ -10,6 +10,7 @@
 #include "names.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/model/expert_factors.h"
 #include "rondo/model/fused_linears.h"
 #include "rondo/model/parameters.h"
 #include "vocabulary.h"
@@ -24,6 +25,7 @@ struct Source {
   Interleaved interleaved = {};
   std::vector<float> values;
   float offset = 0;  // added to each number of a view
+  float factor = 1;  // which these are multiplied by first
 };
 
 /// A file under construction.
@@ -83,7 +85,7 @@ void add_tensor(const std::string& name, const model::TensorView& view, TensorTy
   std::vector<std::uint64_t> shape = view.shape;
   if (is_convolution_weight(name)) shape.erase(shape.begin() + 1);
   draft.tensors.push_back({name, shape, stays_wide(name) ? TensorType::kF32 : type_for(type, shape)});
-  draft.sources.push_back({{&view}, interleaved, {}, offset});
+  draft.sources.push_back({{&view}, interleaved, {}, offset, 1});
 }
 
 absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles& files, const std::string& name) {
@@ -108,7 +110,7 @@ absl::Status add_joined(const model::JoinedTensor& joined, const std::string& na
 
 void add_numbers(const std::string& name, std::vector<float> values, Draft& draft) {
   draft.tensors.push_back({name, {values.size()}, TensorType::kF32});
-  draft.sources.push_back({{}, {}, std::move(values), 0});
+  draft.sources.push_back({{}, {}, std::move(values), 0, 1});
 }
 
 /// One more expert's matrix; they come in order.
@@ -136,7 +138,7 @@ bool put_view(const model::TensorView& view, const Source& source, TensorType ty
   std::vector<float> values(width);
   for (std::uint64_t r = 0; r < rows; ++r) {
     model::TensorFiles::read_as_float32(view, source_row(r, rows, source.interleaved) * width, values);
-    for (float& value : values) value += source.offset;
+    for (float& value : values) value = value * source.factor + source.offset;
     if (!put_row(values, type, out.subspan(r * to_bytes, to_bytes))) return false;
   }
   return true;
@@ -181,26 +183,75 @@ absl::Status write_draft(const Draft& draft, const model::TensorFiles& files, co
   });
 }
 
-/// The file has one alpha for all modules, by which readers divide each one's rank.
-absl::StatusOr<double> common_alpha(const model::ModelConfig& config, const model::LoraConfig& lora) {
+absl::Status check_adapter_expressible(const model::LoraConfig& lora) {
   if (lora.use_dora) return invalid_input("use_dora: the format has no place for magnitudes; merge the adapter first");
   if (!lora.modules_to_save.empty()) {
     return invalid_input("modules_to_save: the format has no place for them in an adapter; merge it first");
   }
-  if (!lora.parameters.empty()) {
-    return invalid_input("target_parameters: adapters of experts are not exported; merge the adapter first");
+  return absl::OkStatus();
+}
+
+/// Scales times ranks. The file has one alpha for all modules, by which readers divide each one's rank: that of the
+/// first; what others have more is in their B.
+class Alpha {
+ public:
+  explicit Alpha(double absent) : absent_(absent) {}
+  float factor_of(double scale, double rank) {
+    if (alpha_ == 0) alpha_ = scale * rank;
+    return static_cast<float>(scale * rank / alpha_);
   }
-  std::optional<double> alpha;
+  float value() const { return static_cast<float>(alpha_ == 0 ? absent_ : alpha_); }
+
+ private:
+  double absent_;
+  double alpha_ = 0;  // of none yet
+};
+
+absl::Status add_linear_factors(const model::ModelConfig& config, const model::LoraConfig& lora,
+                                const model::TensorFiles& files, TensorType type, Alpha& alpha, Draft& draft) {
+  const std::vector<model::JoinedTensor> joined = model::joined_factors(config, lora);
   for (const model::LinearModule& linear : model::linear_modules(config)) {
     if (!lora.adapts(linear.name, linear.layer)) continue;
-    const double own = lora.scale_of(linear.path) * lora.rank_of(linear.path);
-    if (alpha && *alpha != own) {
-      return invalid_input("{}: the format has one alpha for all modules, this adapter {} and {}; merge it first",
-                           linear.path, *alpha, own);
+    const std::string weight = linear.path + ".weight";
+    const std::string name_of_b = model::adapter_tensor_name(linear.path, 'B');
+    RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
+                           checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
+    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, {}, 0, draft);
+    const std::string name = tensor_name(config, weight) + ".lora_b";
+    const auto found = std::ranges::find(joined, name_of_b, &model::JoinedTensor::name);
+    if (found != joined.end()) {
+      RONDO_RETURN_IF_ERROR(add_joined(*found, name, files, type, draft));
+    } else {
+      RONDO_ASSIGN_OR_RETURN(const model::TensorView* b, checked_tensor(files, name_of_b));
+      add_tensor(name, *b, type, interleaved_heads(config, weight), 0, draft);
     }
-    alpha = own;
+    draft.sources.back().factor = alpha.factor_of(lora.scale_of(linear.path), lora.rank_of(linear.path));
   }
-  return alpha.value_or(lora.alpha);
+  return absl::OkStatus();
+}
+
+/// Of experts, each factor one behind the other; layers that share A have it each. Of the router as of a linear layer.
+absl::Status add_expert_factors(const model::ModelConfig& config, const model::LoraConfig& lora,
+                                const model::TensorFiles& files, TensorType type, Alpha& alpha, Draft& draft) {
+  for (const model::ExpertFactors& factors : model::expert_factors(config, lora)) {
+    RONDO_ASSIGN_OR_RETURN(const model::TensorView* a, checked_tensor(files, factors.a));
+    for (std::size_t part = 0; part < factors.parts.size(); ++part) {
+      RONDO_ASSIGN_OR_RETURN(const model::TensorView* b, checked_tensor(files, factors.parts[part].b));
+      const std::string weight = model::weight_of_expert(config, factors.tensor, 0, part);
+      const auto place = stacked(config, weight);
+      const std::string name = place ? place->name : tensor_name(config, weight);
+      const auto add = [&](const char* ending, const model::TensorView& view, std::uint64_t rows) {
+        add_tensor(name + ending, view, type, {}, 0, draft);
+        Tensor& tensor = draft.tensors.back();
+        if (place) tensor.shape = {factors.experts, rows, view.shape.back()};
+        tensor.type = type_for(type, tensor.shape);
+      };
+      add(".lora_a", *a, factors.rank);
+      add(".lora_b", *b, factors.parts[part].out);
+      draft.sources.back().factor = alpha.factor_of(factors.scale, factors.rank);
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -246,31 +297,16 @@ absl::Status export_adapter(const Documents& base, const model::ModelConfig& con
                             const model::TensorFiles& files, const std::string& quantization,
                             const std::filesystem::path& output) {
   RONDO_RETURN_IF_ERROR(check_expressible(config, base.place("config.json")));
+  RONDO_RETURN_IF_ERROR(check_adapter_expressible(lora));
   if (files.tensors().empty()) return invalid_input("{}: expected tensors, found none", files.origin());
   RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, files.tensors().begin()->second.type));
   Draft draft;
   add_general_keys(base.origin(), config, "adapter", type, draft.keys);
   draft.keys.add("adapter.type", "lora");
-  RONDO_ASSIGN_OR_RETURN(const double alpha, common_alpha(config, lora));
-  draft.keys.add("adapter.lora.alpha", static_cast<float>(alpha));
-  const std::vector<model::JoinedTensor> joined = model::joined_factors(config, lora);
-  for (const model::LinearModule& linear : model::linear_modules(config)) {
-    if (!lora.adapts(linear.name, linear.layer)) continue;
-    const std::string weight = linear.path + ".weight";
-    RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
-                           checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
-    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, {}, 0, draft);
-    const std::string name_of_b = tensor_name(config, weight) + ".lora_b";
-    const auto found =
-        std::ranges::find(joined, model::adapter_tensor_name(linear.path, 'B'), &model::JoinedTensor::name);
-    if (found != joined.end()) {
-      RONDO_RETURN_IF_ERROR(add_joined(*found, name_of_b, files, type, draft));
-      continue;
-    }
-    RONDO_ASSIGN_OR_RETURN(const model::TensorView* b,
-                           checked_tensor(files, model::adapter_tensor_name(linear.path, 'B')));
-    add_tensor(name_of_b, *b, type, interleaved_heads(config, weight), 0, draft);
-  }
+  Alpha alpha(lora.alpha);
+  RONDO_RETURN_IF_ERROR(add_linear_factors(config, lora, files, type, alpha, draft));
+  RONDO_RETURN_IF_ERROR(add_expert_factors(config, lora, files, type, alpha, draft));
+  draft.keys.add("adapter.lora.alpha", alpha.value());
   return write_draft(draft, files, output);
 }
 
