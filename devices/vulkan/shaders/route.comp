@@ -21,15 +21,18 @@ float float_of(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? key
 
 /// Its own experts' ranks, and the token's largest key.
 void find_ranks(uint first, out uint ranks[kEach], out uint largest) {
-  [[unroll]] for (uint i = 0; i < kEach; ++i) ranks[i] = 0;
+  uint own[kEach];
+  [[unroll]] for (uint i = 0; i < kEach; ++i) {
+    ranks[i] = 0;
+    own[i] = keys[min(first + expert_here(i), kMostExperts - 1)];
+  }
   largest = 0;
   for (uint other = 0; other < push.sizes[1]; ++other) {
     const uint key = keys[first + other];
     largest = max(largest, key);
     [[unroll]] for (uint i = 0; i < kEach; ++i) {
       const uint expert = expert_here(i);
-      const uint own = keys[min(first + expert, kMostExperts - 1)];
-      if (key > own || (key == own && other < expert)) ++ranks[i];
+      if (key > own[i] || (key == own[i] && other < expert)) ++ranks[i];
     }
   }
 }
