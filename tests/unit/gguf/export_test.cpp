@@ -215,28 +215,36 @@ TEST(ExportAdapter, OfFusedLayers_HasRowsOfAllPartsInB) {
   }
 }
 
-/// What a reader adds to a weight: alpha / rank * B A, of each expert where there are several.
-std::vector<float> added_by(ReadFile& file, const std::string& name, std::uint64_t experts) {
-  const auto& a = file.tensors.at(name + ".lora_a");
-  const auto& b = file.tensors.at(name + ".lora_b");
-  const std::uint64_t in = a.sizes[0], rank = a.sizes[1], out = b.sizes[1];
-  EXPECT_EQ(b.sizes[0], rank) << name;
-  EXPECT_EQ(a.sizes.size(), experts > 1 ? 3U : 2U) << name;
-  const std::vector<float> of_a = floats_of(a), of_b = floats_of(b);
-  EXPECT_EQ(of_a.size(), experts * rank * in) << name;
-  EXPECT_EQ(of_b.size(), experts * out * rank) << name;
-  const double scale = file.keys["adapter.lora.alpha"].get<double>() / static_cast<double>(rank);
+/// scale * B A, B [experts * out, rank], A [experts * rank, in] expert by expert.
+std::vector<float> product_of(const std::vector<float>& b, const std::vector<float>& a, std::uint64_t experts,
+                              std::uint64_t rank, double scale) {
+  const std::uint64_t in = a.size() / experts / rank;
+  const std::uint64_t rows = b.size() / rank;
   std::vector<float> sums;
-  for (std::uint64_t row = 0; row < experts * out; ++row) {
+  for (std::uint64_t row = 0; row < rows; ++row) {
     for (std::uint64_t i = 0; i < in; ++i) {
       double sum = 0;
       for (std::uint64_t r = 0; r < rank; ++r) {
-        sum += static_cast<double>(of_b[row * rank + r]) * of_a[(row / out * rank + r) * in + i];
+        sum += static_cast<double>(b[row * rank + r]) * a[(row / (rows / experts) * rank + r) * in + i];
       }
       sums.push_back(static_cast<float>(scale * sum));
     }
   }
   return sums;
+}
+
+/// What a reader adds to a weight: alpha / rank * B A, of each expert where there are several.
+std::vector<float> added_by(ReadFile& file, const std::string& name, std::uint64_t experts) {
+  const auto& a = file.tensors.at(name + ".lora_a");
+  const auto& b = file.tensors.at(name + ".lora_b");
+  const std::uint64_t rank = a.sizes[1];
+  EXPECT_EQ(b.sizes[0], rank) << name;
+  std::vector<std::uint64_t> of_experts;
+  if (experts > 1) of_experts = {experts};
+  EXPECT_EQ(std::vector(a.sizes.begin() + 2, a.sizes.end()), of_experts) << name;
+  EXPECT_EQ(std::vector(b.sizes.begin() + 2, b.sizes.end()), of_experts) << name;
+  const double scale = file.keys["adapter.lora.alpha"].get<double>() / static_cast<double>(rank);
+  return product_of(floats_of(b), floats_of(a), experts, rank, scale);
 }
 
 struct Variant {
@@ -252,22 +260,13 @@ struct Variant {
     lora = *model::load_adapter_config(folder / "adapter");
     files = *model::open_factors(config, lora, folder / "adapter" / "adapter_model.safetensors");
   }
-  /// scale * B A of rows of experts.
-  std::vector<float> added(const std::string& a, const std::string& b, std::uint64_t experts, std::uint64_t rank,
-                           double scale) const {
-    const std::vector<float> of_a = values_of(files, a), of_b = values_of(files, b);
-    const std::uint64_t in = of_a.size() / experts / rank, rows = of_b.size() / rank;
-    std::vector<float> sums;
-    for (std::uint64_t row = 0; row < rows; ++row) {
-      for (std::uint64_t i = 0; i < in; ++i) {
-        double sum = 0;
-        for (std::uint64_t r = 0; r < rank; ++r) {
-          sum += static_cast<double>(of_b[row * rank + r]) * of_a[(row / (rows / experts) * rank + r) * in + i];
-        }
-        sums.push_back(static_cast<float>(scale * sum));
-      }
-    }
-    return sums;
+  ReadFile exported() const {
+    const fs::path output = fresh_folder() / "a.gguf";
+    const absl::Status written = export_adapter(Documents(base), config, lora, files, "f32", output);
+    EXPECT_TRUE(written.ok()) << written;
+    ReadFile file = read_gguf(output);
+    EXPECT_TRUE(file.whole);
+    return file;
   }
   fs::path base;
   model::ModelConfig config;
@@ -284,12 +283,7 @@ class ExportExperts : public testing::TestWithParam<const char*> {};
 
 TEST_P(ExportExperts, ReadersAddWhatTheAdapterAdds) {
   const Variant variant(GetParam());
-  const fs::path output = fresh_folder() / "a.gguf";
-  const absl::Status written =
-      export_adapter(Documents(variant.base), variant.config, variant.lora, variant.files, "f32", output);
-  ASSERT_TRUE(written.ok()) << written;
-  ReadFile file = read_gguf(output);
-  ASSERT_TRUE(file.whole);
+  ReadFile file = variant.exported();
   std::size_t tensors = 0;
   for (const model::ExpertFactors& factors : model::expert_factors(variant.config, variant.lora)) {
     const bool router = factors.tensor.kind == model::ExpertTensor::Kind::kRouter;
@@ -302,7 +296,9 @@ TEST_P(ExportExperts, ReadersAddWhatTheAdapterAdds) {
       const std::string name = "blk." + std::to_string(factors.tensor.layer) + "." + names[part] + ".weight";
       ASSERT_TRUE(file.tensors.contains(name + ".lora_b")) << name;
       expect_close(added_by(file, name, factors.experts),
-                   variant.added(factors.a, factors.parts[part].b, factors.experts, factors.rank, factors.scale), name);
+                   product_of(values_of(variant.files, factors.parts[part].b), values_of(variant.files, factors.a),
+                              factors.experts, factors.rank, factors.scale),
+                   name);
       tensors += 2;
     }
   }
@@ -318,12 +314,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, ExportExperts, testing::Values("experts_down"
 
 TEST(ExportAdapter, OfSeveralScales_HasTheRestInB) {
   const Variant variant("patterns");
-  const fs::path output = fresh_folder() / "a.gguf";
-  const absl::Status written =
-      export_adapter(Documents(variant.base), variant.config, variant.lora, variant.files, "f32", output);
-  ASSERT_TRUE(written.ok()) << written;
-  ReadFile file = read_gguf(output);
-  ASSERT_TRUE(file.whole);
+  ReadFile file = variant.exported();
   std::set<double> scales;
   for (const auto& [theirs, ours] :
        {std::pair("self_attn.v_proj", "attn_v"), std::pair("self_attn.o_proj", "attn_output"),
@@ -334,8 +325,9 @@ TEST(ExportAdapter, OfSeveralScales_HasTheRestInB) {
       scales.insert(variant.lora.scale_of(path) * variant.lora.rank_of(path));
       const std::string name = std::string("blk.") + layer + "." + ours + ".weight";
       expect_close(added_by(file, name, 1),
-                   variant.added(model::adapter_tensor_name(path, 'A'), model::adapter_tensor_name(path, 'B'), 1,
-                                 variant.lora.rank_of(path), variant.lora.scale_of(path)),
+                   product_of(values_of(variant.files, model::adapter_tensor_name(path, 'B')),
+                              values_of(variant.files, model::adapter_tensor_name(path, 'A')), 1,
+                              variant.lora.rank_of(path), variant.lora.scale_of(path)),
                    name);
     }
   }
