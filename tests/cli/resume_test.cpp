@@ -213,6 +213,42 @@ TEST(Resume, FromADamagedCheckpoint_IsRefusedNamingTheOneBefore) {
   }
 }
 
+TEST(Resume, WithAnotherAdapter_IsRefusedNamingTheSetting) {
+  const Workspace workspace;
+  const Words base = {"--max_steps=2", "--lora_target=q_proj,down_proj", "--rank_pattern=q_proj=4"};
+  ASSERT_EQ(workspace.run(train(base)).status, 0);
+  const auto resumed = [&](const char* other) {
+    Words words = train(base);
+    words.insert(words.end(), {"--max_steps=3", "--resume_from_checkpoint", other});
+    return workspace.run(words);
+  };
+  for (const char* other : {"--lora_alpha=64", "--use_rslora", "--alpha_pattern=q_proj=3", "--rank_pattern=q_proj=5",
+                            "--lora_target=q_proj", "--lora_target=all", "--lora_rank=2", "--modules_to_save=lm_head",
+                            "--layers_to_transform=0"}) {
+    const Outcome outcome = resumed(other);
+    const std::string key = std::string(other).substr(2, std::string(other).find('=') - 2);
+    EXPECT_EQ(outcome.status, 2) << other << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was made with " + key + ": ")) << other;
+  }
+  const Outcome same = resumed("--lora_target=down_proj,q_proj");
+  EXPECT_EQ(same.status, 0) << same.err;
+}
+
+TEST(Resume, WithFewerTrainedBlocks_IsRefusedNamingTheSetting) {
+  const Workspace workspace;
+  ASSERT_EQ(workspace.run(train({"--max_steps=2", "--finetuning_type=freeze"})).status, 0);
+  const Words fewer = {"--max_steps=3", "--finetuning_type=freeze", "--freeze_trainable_layers=1",
+                       "--resume_from_checkpoint"};
+  const Outcome outcome = workspace.run(train(fewer));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was made with freeze_trainable_layers: 2, this run has 1"));
+  // Checkpoints of early versions do not tell the setting.
+  workspace.edit("out/checkpoint-2/trainer_state.json", "freeze_trainable_layers", "of_another_version");
+  const Outcome early = workspace.run(train(fewer));
+  EXPECT_EQ(early.status, 2);
+  EXPECT_THAT(early.err, HasSubstr("belongs to nothing that this run trains"));
+}
+
 TEST(Resume, AfterAnInterruptedEvaluation_IsSaidAsAfterAStep) {
   const Workspace workspace;
   const std::string line = Json::object({{"text", "the river runs down to the sea, and on and on"}}).dump() + "\n";

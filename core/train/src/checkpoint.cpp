@@ -1,6 +1,8 @@
 #include "rondo/train/checkpoint.h"
 
 #include <cstring>
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -67,6 +69,20 @@ absl::Status check_contents(const std::filesystem::path& file, const TrainerStat
   if (saved == state.contents.end() || saved->second == found.hex()) return absl::OkStatus();
   return invalid_input("{}: its numbers have the hash {}, {} says {}: they are not what was saved, the file is damaged",
                        file.string(), found.hex(), kStateFile, saved->second);
+}
+
+/// What the file has and this run does not train would make a hash that is not the saved one.
+absl::Status check_names(const model::TensorFiles& files, const std::filesystem::path& path,
+                         const std::vector<StoredArray>& arrays) {
+  std::set<std::string_view> known;
+  for (const StoredArray& array : arrays) known.insert(array.name);
+  for (const auto& [name, tensor] : files.tensors()) {
+    if (!known.contains(name)) {
+      return invalid_input("{}: tensor {} belongs to nothing that this run trains: another method, optimizer or model",
+                           path.string(), name);
+    }
+  }
+  return absl::OkStatus();
 }
 
 /// Trained parameters as the next step reads them, in that version: the masters may have gone on.
@@ -156,7 +172,9 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
   RONDO_ASSIGN_OR_RETURN(TrainerState state, read_trainer_state(folder));
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(folder / kOptimizerFile));
   ContentHash hash;
-  for (const StoredArray& array : stored_arrays(model, store)) {
+  const std::vector<StoredArray> arrays = stored_arrays(model, store);
+  RONDO_RETURN_IF_ERROR(check_names(files, folder / kOptimizerFile, arrays));
+  for (const StoredArray& array : arrays) {
     const model::TensorView* tensor = files.find(array.name);
     if (tensor == nullptr) {
       return invalid_input("{}: tensor {} is missing: another method or model", (folder / kOptimizerFile).string(),

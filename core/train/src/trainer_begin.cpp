@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "checkpoint_folders.h"
 #include "host_account.h"
@@ -38,6 +40,26 @@ nlohmann::ordered_json course_of(const Config& config) {
           {"per_device_train_batch_size", config.per_device_train_batch_size},
           {"gradient_accumulation_steps", config.gradient_accumulation_steps},
           {"reduction_group", config.reduction_group}};
+}
+
+/// What a method's parameters are and what they mean, as it was resolved: lists that name the same are the same.
+void add_method(const model::MethodSpec& method, nlohmann::ordered_json& course) {
+  if (method.trained_blocks) course["freeze_trainable_layers"] = *method.trained_blocks;
+  if (!method.lora) return;
+  const auto sorted = [](std::vector<std::string> names) {
+    std::ranges::sort(names);
+    return names;
+  };
+  const model::LoraConfig& lora = *method.lora;
+  course["lora_rank"] = lora.rank;
+  course["lora_alpha"] = lora.alpha;
+  course["use_rslora"] = lora.use_rslora;
+  course["lora_target"] = sorted(lora.targets);
+  course["target_parameters"] = sorted(lora.parameters);
+  course["rank_pattern"] = lora.rank_pattern;
+  course["alpha_pattern"] = lora.alpha_pattern;
+  course["layers_to_transform"] = lora.layers;
+  course["modules_to_save"] = sorted(lora.modules_to_save);
 }
 
 absl::StatusOr<RateSchedule> rate_of(const Config& config, std::uint64_t total_steps) {
@@ -117,6 +139,7 @@ absl::Status Trainer::lay_out_steps() {
   state_.scales_loss = dtype() == devices::DType::kFloat16;
   state_.samples = data_.train.samples.size();
   state_.settings = course_of(config_);
+  add_method(model_.architecture->method(), state_.settings);
   state_.numerics_class = machine_.numerics_class;
   state_.early_stopping = {config_.early_stopping_patience, config_.early_stopping_threshold};
   state_.logging_steps = config_.logging_steps;
