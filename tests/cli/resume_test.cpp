@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -195,6 +196,29 @@ TEST(Resume, OnAnotherPool_EndsAsTheUninterruptedOne) {
   with("emulated:cards.yaml#fast,emulated:cards.yaml#slow", "whole", {});
   EXPECT_THAT(with("cpu", "other", {"--resume_from_checkpoint=whole/checkpoint-2"}), HasSubstr("whole/checkpoint-2"));
   EXPECT_TRUE(workspace.read("whole/adapter_model.safetensors") == workspace.read("other/adapter_model.safetensors"));
+}
+
+/// Devices that round otherwise: whatever is known of their speeds meanwhile, each computes what it computed before.
+TEST(Resume, OnTheSamePoolOfUnlikeKinds_EndsAsTheUninterruptedOne) {
+  const Workspace workspace;
+  const Json devices = json_of(workspace.run({"devices", "--json"}))["devices"];
+  if (std::ranges::none_of(devices, [](const Json& device) { return device["name"] == "vulkan:0"; })) {
+    GTEST_SKIP() << "no Vulkan device on this machine, or no Vulkan in this build";
+  }
+  workspace.write("cards.yaml", kCards);
+  workspace.edit("cards.yaml", "fp32: 1e9", "fp32: 1e12");
+  const Words words = train({"--devices=emulated:cards.yaml#fast,vulkan:0", "--max_steps=2", "--save_steps=1",
+                             "--lora_target=q_proj", "--lr=1e-2"});
+  const Outcome whole = workspace.run(words);
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  // Of the two only this one is used now, and would not be any more.
+  workspace.edit("cards.yaml", "fp32: 1e12", "fp32: 1e6");
+  Words again = words;
+  again.insert(again.end(), {"--resume_from_checkpoint=out/checkpoint-1", "--output_dir=parts"});
+  const Outcome parts = workspace.run(again);
+  ASSERT_EQ(parts.status, 0) << parts.err;
+  EXPECT_EQ(metrics_of(workspace, "parts").back()["loss"], metrics_of(workspace, "out").back()["loss"]);
+  EXPECT_TRUE(workspace.read("out/adapter_model.safetensors") == workspace.read("parts/adapter_model.safetensors"));
 }
 
 TEST(Resume, FromADamagedCheckpoint_IsRefusedNamingTheOneBefore) {

@@ -173,7 +173,6 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
   RONDO_ASSIGN_OR_RETURN(const model::TensorFiles files, model::TensorFiles::open_file(folder / kOptimizerFile));
   ContentHash hash;
   const std::vector<StoredArray> arrays = stored_arrays(model, store);
-  RONDO_RETURN_IF_ERROR(check_names(files, folder / kOptimizerFile, arrays));
   for (const StoredArray& array : arrays) {
     const model::TensorView* tensor = files.find(array.name);
     if (tensor == nullptr) {
@@ -197,6 +196,7 @@ absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder
     }));
     files.release(*tensor);
   }
+  RONDO_RETURN_IF_ERROR(check_names(files, folder / kOptimizerFile, arrays));
   RONDO_RETURN_IF_ERROR(check_contents(folder / kOptimizerFile, state, hash));
   if (store.published_versions() > 1) {
     store.set_all_versions(state.course.now.updates);  // which says where the newest weights lie

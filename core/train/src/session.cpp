@@ -23,6 +23,7 @@
 #include "rondo/model/known_models.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
+#include "rondo/partition/repeat.h"
 #include "rondo/partition/slots.h"
 #include "rondo/schedule/shape.h"
 #include "rondo/train/weights.h"
@@ -422,7 +423,7 @@ absl::Status count_choice(Bytes choice, const Machine& machine, PlannedRun& run)
 }  // namespace
 
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
-                                    const Loader::Lengths& lengths, Purpose purpose) {
+                                    const Loader::Lengths& lengths, Purpose purpose, const partition::Plan* dealt) {
   PlannedRun run;
   run.buckets = lengths.buckets;
   run.optimizer = optimizer_of(config);
@@ -444,7 +445,9 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
     RONDO_RETURN_IF_ERROR(check_holds_state(machine, run.work));
     run.shape = partition::hold_state(std::move(run.shape));
   }
-  absl::StatusOr<partition::Plan> plan = partition::make_plan(run.shape, run.work, machine.shape, run.request);
+  absl::StatusOr<partition::Plan> plan = dealt != nullptr
+                                             ? partition::repeat_plan(*dealt, run.shape, run.work, machine.shape)
+                                             : partition::make_plan(run.shape, run.work, machine.shape, run.request);
   if (!plan.ok() && holds_state) {
     return absl::Status(plan.status().code(), message_of(plan.status()) + ", or optimizer_state: host");
   }

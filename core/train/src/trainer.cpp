@@ -12,6 +12,7 @@
 #include "rondo/data/describe.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/train/weights.h"
+#include "stored_plan.h"
 #include "watcher.h"
 
 namespace rondo::train {
@@ -66,8 +67,29 @@ absl::Status Trainer::plan() {
   RONDO_RETURN_IF_ERROR(count_host_taken(config_, *model_.architecture, lengths_, text_and_data_, machine_));
   const bool measured = calibrate(*model_.architecture, lengths_, optimizer_of(config_), machine_, speeds_, note);
   if (measured) devices::reset_process_peak();
-  RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
+  if (!repeats_plan()) {
+    RONDO_ASSIGN_OR_RETURN(planned_, plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain));
+  }
+  if (has_several_classes(machine_)) state_.plan = store_plan(planned_.plan, machine_);
   return absl::OkStatus();
+}
+
+/// Takes the plan of the checkpoint where numbers depend on it. What keeps it from that is noted.
+bool Trainer::repeats_plan() {
+  if (!plan_before_ || !has_several_classes(machine_)) return false;
+  absl::StatusOr<partition::Plan> dealt = read_plan(*plan_before_, config_, machine_);
+  absl::Status status = dealt.status();
+  if (status.ok()) {
+    auto run = plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain, &*dealt);
+    if (run.ok()) planned_ = *std::move(run);
+    status = run.status();
+  }
+  if (!status.ok()) {
+    early_notes_.push_back(
+        fmt::format("a new plan: {}; on devices of several kinds results agree within rounding, not bit for bit",
+                    message_of(status)));
+  }
+  return status.ok();
 }
 
 absl::Status Trainer::fill_store() {

@@ -38,6 +38,7 @@ class Trainer {
   absl::Status find_checkpoint();
   absl::Status with_one_before(const absl::Status& error, const std::filesystem::path& checkpoint) const;
   absl::Status plan();
+  bool repeats_plan();
   absl::Status fill_store();
   absl::Status start();
   absl::StatusOr<RunOutcome> loop();
@@ -98,6 +99,8 @@ class Trainer {
   TrainerState state_;
   LossWatch losses_;
   std::string resumed_from_;
+  /// Of a checkpoint of the same numerics class (stored_plan.h).
+  std::optional<nlohmann::ordered_json> plan_before_;
   std::uint64_t total_steps_ = 0;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point last_end_;

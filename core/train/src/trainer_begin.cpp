@@ -191,6 +191,8 @@ absl::Status Trainer::find_checkpoint() {
     early_notes_.push_back(
         fmt::format("the checkpoint was made on {}, this pool is {}: results agree within rounding, not bit for bit",
                     state.numerics_class, state_.numerics_class));
+  } else {
+    plan_before_ = std::move(state.plan);
   }
   state_.global_step = state.global_step;
   state_.course = state.course;

@@ -65,6 +65,7 @@ Json callbacks_json(const TrainerState& state) {
               {"evaluations_not_better", state.best.not_better},
               {"numerics_class", state.numerics_class},
               {"settings", state.settings}};
+  if (!state.plan.is_null()) own["plan"] = state.plan;
   if (!state.contents.empty()) own["contents"] = state.contents;
   if (state.scales_loss) {
     own["overflowed_steps"] = state.overflowed_steps;
@@ -242,6 +243,7 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& fol
   RONDO_ASSIGN_OR_RETURN(state.best, read_best(path, json, *own));
   if (json.contains("epoch") && json["epoch"].is_number()) state.epoch = json["epoch"].get<double>();
   if (own->contains("settings")) state.settings = (*own)["settings"];
+  if (own->contains("plan")) state.plan = (*own)["plan"];
   if (const Json* contents = member(own, "contents"); contents != nullptr && contents->is_object()) {
     for (const auto& [file, hash] : contents->items()) {
       if (!hash.is_string()) return invalid_input("{}: key contents.{}: expected text", path, file);

@@ -65,6 +65,7 @@ struct TrainerState {
   std::deque<LogEntry> log_history;  // it grows with the run: nothing is moved, nothing is kept in vain
   nlohmann::ordered_json settings;   // what the course of the run depends on
   std::string numerics_class;
+  nlohmann::ordered_json plan;                  // null: every plan gives the same bits
   std::map<std::string, std::string> contents;  // by file: hash of its tensors; checkpoints of early versions have none
   BestEvaluation best;
   EarlyStopping early_stopping;
