@@ -65,17 +65,23 @@ Words with_state(const Words& more) {
 
 INSTANTIATE_TEST_SUITE_P(
     StateOnTheCard, BadRun,
-    testing::Values(command("UnknownPlace", train({"--optimizer_state=moon"}), {"optimizer_state", "moon"}),
-                    command("OfTheProcessor", with_state({"--devices=cpu"}), {"optimizer_state", "cpu:0"}),
-                    command("OfTwo", with_state({"--devices=emulated:rtx3060*2"}), {"optimizer_state", "2 devices"}),
-                    command("OfAnotherOptimizer", with_state({"--devices=emulated:rtx3060", "--optim=lion"}),
-                            {"optimizer_state", "lion"}),
-                    command("OfTwoSteps", with_state({"--devices=emulated:rtx3060", "--staleness=1"}),
-                            {"optimizer_state", "staleness"}),
-                    command("OfTwoGroups",
-                            with_state({"--devices=emulated:rtx3060", "--gradient_accumulation_steps=4",
-                                        "--reduction_group=2"}),
-                            {"optimizer_state", "reduction_group: 4"})),
+    testing::Values(
+        command("UnknownPlace", train({"--optimizer_state=moon"}), {"optimizer_state", "moon"}),
+        command("OfTheProcessor", with_state({"--devices=cpu"}), {"optimizer_state", "cpu:0"}),
+        command("OfTwo", with_state({"--devices=emulated:rtx3060*2"}), {"optimizer_state", "2 devices"}),
+        command("OfAnotherOptimizer", with_state({"--devices=emulated:rtx3060", "--optim=lion"}),
+                {"optimizer_state", "lion"}),
+        command("OfAnotherOptimizerPlanned",
+                {"plan", "--model=model", "--devices=emulated:rtx3060", "--optimizer_state=device", "--optim=sgd"},
+                {"optimizer_state", "sgd"}),
+        command("OfAnotherOptimizerProfiled",
+                {"profile", "--model=model", "--devices=emulated:rtx3060", "--optimizer_state=device", "--optim=sgd"},
+                {"optimizer_state", "sgd"}),
+        command("OfTwoSteps", with_state({"--devices=emulated:rtx3060", "--staleness=1"}),
+                {"optimizer_state", "staleness"}),
+        command("OfTwoGroups",
+                with_state({"--devices=emulated:rtx3060", "--gradient_accumulation_steps=4", "--reduction_group=2"}),
+                {"optimizer_state", "reduction_group: 4"})),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(

@@ -137,7 +137,6 @@ absl::Status check_best(const Config& config, const Origins& origins) {
 }
 
 absl::Status check_training(const Config& config, const Origins& origins) {
-  RONDO_RETURN_IF_ERROR(check_optimizer_state(config, origins));
   RONDO_RETURN_IF_ERROR(check_rate(config, origins));
   const bool evaluates = !config.eval_dataset.empty() || config.val_size > 0;
   if (!config.eval_dataset.empty() && config.val_size > 0) {
@@ -255,6 +254,7 @@ absl::Status check_together(const std::string& verb, const Config& config, const
   const bool trains = (verb_bit(verb) & (kTrain | kPlan | kProfile)) != 0;
   RONDO_RETURN_IF_ERROR(check_quantization(config, origins, trains));
   RONDO_RETURN_IF_ERROR(check_fp8(config, origins));
+  if (trains) RONDO_RETURN_IF_ERROR(check_optimizer_state(config, origins));
   switch (verb_bit(verb)) {
     case kTrain:
       return check_train(config, origins);
