@@ -41,6 +41,12 @@ TEST(TimedRun, NoLossIsReported_AndNoResultPromised) {
   EXPECT_FALSE(fs::exists(workspace.path("out/checkpoint-2")));
 }
 
+TEST(TimedRun, TransfersThatAreToBeVerified_CostNoDevice) {
+  const Workspace workspace;
+  const Outcome outcome = workspace.run(timed({"--verify_transfers"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
 TEST(TimedRun, CheckpointToGoOnFrom_IsRefused) {
   expect_refusal({"Checkpoint",
                   [](const Workspace& workspace) {

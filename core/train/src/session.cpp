@@ -298,7 +298,6 @@ void Machine::set_profile(std::size_t i, devices::DeviceProfile profile) {
 
 absl::StatusOr<Machine> open_machine(const Config& config) {
   Machine machine;
-  machine.verifies = config.verify_transfers;
   machine.threads = std::make_unique<devices::ThreadPool>(config.threads);
   const Bytes before = own_memory();
   RONDO_ASSIGN_OR_RETURN(machine.pool, devices::open_pool({config.devices, config.memory_limit}, *machine.threads));
@@ -306,6 +305,9 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     const Bytes opened = own_memory();
     machine.opened_drivers = opened - std::min(opened, before);
   }
+  machine.phantom = std::ranges::any_of(
+      machine.pool, [](const devices::PoolMember& member) { return !member.device->caps().does_arithmetic; });
+  machine.verifies = config.verify_transfers && !machine.phantom;  // nothing arrives where only time is taken
   const devices::DType dtype = dtype_of(config.dtype);
   for (const devices::PoolMember& member : machine.pool) {
     const devices::DeviceCaps& caps = member.device->caps();
@@ -319,7 +321,6 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
           "(devices: cuda:0, cpu, or to plan for a card timed:rtx4090)",
           caps.name);
     }
-    machine.phantom = machine.phantom || !caps.does_arithmetic;
     partition::DeviceShape shape;
     shape.name = caps.name;
     shape.budget_bytes = caps.memory_bytes;
