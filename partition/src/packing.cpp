@@ -227,10 +227,11 @@ TimeTable::Reach TimeTable::reach(const ModelShape& model, const Workload& work,
                                   MemoryShares shares) const {
   const auto fits = [&](SlotPhase phase, LayerIndex first, LayerIndex last) {
     const DeviceLayout layout = layout_device(model, work, device, 0, {{phase, first, last, 0, 0, 0}}, keep);
-    return blocks_fit(layout, device) &&
-           total_of(device_memory(layout, device)) <=
-               static_cast<Bytes>(static_cast<double>(device.budget_bytes) *
-                                  (phase == SlotPhase::kForward ? shares.forward : shares.backward));
+    double share = phase == SlotPhase::kForward ? shares.forward : shares.backward;
+    // Forward the lookup table is no slot without the next layer.
+    if (share == 0 && (first == last || (phase == SlotPhase::kForward && last == 1))) share = 1;
+    return blocks_fit(layout, device) && total_of(device_memory(layout, device)) <=
+                                             static_cast<Bytes>(static_cast<double>(device.budget_bytes) * share);
   };
   Reach reach;
   LayerIndex end = 0;

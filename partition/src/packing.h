@@ -14,6 +14,7 @@ inline constexpr double kSlack = 1.0 + 1e-9;
 /// Devices that any plan treats alike: equal speeds, links and budgets.
 bool alike(const DeviceShape& a, const DeviceShape& b);
 
+/// Of a device's budget that one slot may take; 0: all of it, but only a slot that cannot be smaller.
 struct MemoryShares {
   double forward = 1;
   double backward = 1;  // fused as well

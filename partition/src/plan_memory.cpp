@@ -7,7 +7,9 @@
 
 namespace rondo::partition {
 
-absl::Status PlanMemory::fill(Plan& plan) const {
+absl::Status PlanMemory::fill(Plan& plan, double& overfull) const {
+  overfull = 1;
+  absl::Status refusal;
   plan.devices.clear();
   plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
   const DiskChoice choice = choose_disk(model_, work_, machine_, plan.slots, plan.rounds, plan.host);
@@ -28,19 +30,25 @@ absl::Status PlanMemory::fill(Plan& plan) const {
     entry.memory = device_memory(layout, device);
     entry.peak_bytes = total_of(entry.memory);
     entry.budget_bytes = device.budget_bytes;
-    if (entry.peak_bytes > entry.budget_bytes) {
-      return resource_exhausted(
+    const double share =
+        static_cast<double>(entry.peak_bytes) / static_cast<double>(std::max<Bytes>(entry.budget_bytes, 1));
+    if (entry.peak_bytes > entry.budget_bytes && share > overfull) {
+      overfull = share;
+      refusal = resource_exhausted(
           "{}: the plan needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or set "
           "recompute: full",
           entry.name, format_bytes(entry.peak_bytes), format_bytes(entry.budget_bytes));
-    }
-    if (!blocks_fit(layout, device)) {
-      return resource_exhausted(
+    } else if (refusal.ok() && !blocks_fit(layout, device)) {
+      refusal = resource_exhausted(
           "{}: the plan needs more in one block than the {} that the driver gives at once: lower cutoff_len or "
           "per_device_train_batch_size, or set recompute: full",
           entry.name, format_bytes(device.most_block_bytes));
     }
     plan.devices.push_back(std::move(entry));
+  }
+  if (!refusal.ok()) {
+    plan.devices.clear();
+    return refusal;
   }
   if (plan.host_peak_bytes > machine_.host_budget_bytes) {
     return resource_exhausted(
@@ -95,6 +103,7 @@ absl::Status PlanMemory::refuse_largest_layer(Keep keep) const {
     if (need > most) largest = i;
     most = std::max(most, need);
   }
+  if (most <= roomiest->budget_bytes) return absl::OkStatus();
   return resource_exhausted(
       "{}: {} alone needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or take a device "
       "with more memory",

@@ -15,14 +15,14 @@ class PlanMemory {
       : model_(model), work_(work), machine_(machine) {}
 
   /// From slots, rounds and keep of the plan: bytes of devices, host and disk, and what lies on disk. Errors:
-  /// ResourceExhausted naming what does not suffice; a plan that a device has no room for then has fewer `devices` than
-  /// the machine.
-  absl::Status fill(Plan& plan) const;
+  /// ResourceExhausted naming what does not suffice; a plan that a device has no room for then has no `devices`, and
+  /// `overfull` is what it needs of the device that lacks most, as a multiple of what may be used there.
+  absl::Status fill(Plan& plan, double& overfull) const;
   /// What memory is left holds weights that then need not come again. REQUIRES: fill().
   void keep_resident(Plan& plan) const;
   /// That a step's traffic takes the disk at least.
   double disk_seconds(const Plan& plan) const;
-  /// Not even one layer at a time fits: says which and where it came nearest.
+  /// Where not even one layer at a time fits: which, and where it comes nearest. Ok where each of them does.
   absl::Status refuse_largest_layer(Keep keep) const;
 
  private:

@@ -33,6 +33,11 @@ constexpr std::size_t kFewLimits = 24;   // and of others
 /// Shares of a device's budget that one slot may take. Forward slots, the longest, give way first.
 constexpr MemoryShares kMemoryShares[] = {{1, 1},      {0.7, 1},    {0.5, 1},    {0.35, 1},  {0.5, 0.7},
                                           {0.35, 0.7}, {0.25, 0.7}, {0.25, 0.5}, {0.15, 0.5}};
+/// Where none of these makes a plan that fits: shares of the backward and fused slots in twentieths of the budget, each
+/// with some of the forward slots beside it, and at last slots of single layers.
+constexpr std::size_t kCloseBackward = 13;
+constexpr double kCloseForward[] = {1, 0.85, 0.7, 0.55, 0.4, 0.25};
+constexpr std::size_t kRungs = std::size(kMemoryShares) + kCloseBackward * std::size(kCloseForward) + 1;
 constexpr std::size_t kMostSets = 256;       // of devices, tried one by one
 constexpr std::size_t kImproved = 6;         // candidates of a set and a Keep that are improved and simulated
 constexpr std::size_t kImprovedOfLike = 32;  // and of a set of like devices, of which a pool has few
@@ -64,7 +69,11 @@ class Planner {
     std::vector<Keep> keeps = {Keep::kSelective, Keep::kAll, Keep::kNothing};
     if (request_.keep) keeps = {*request_.keep};
     for (const Keep keep : keeps) search(keep);
-    if (!best_) return refusal_.ok() ? memory_.refuse_largest_layer(keeps.back()) : refusal_;
+    if (!best_) {
+      RONDO_RETURN_IF_ERROR(memory_.refuse_largest_layer(keeps.back()));
+      RONDO_RETURN_IF_ERROR(refusal_);
+      return resource_exhausted("no {} plan deals these layers to the devices", name_of(request_.schedule));
+    }
     finish(*best_);
     return *std::move(best_);
   }
@@ -217,37 +226,52 @@ class Planner {
   void collect(const std::vector<DeviceIndex>& order, Keep keep, std::uint32_t per_round,
                std::vector<Candidate>& candidates) {
     const std::vector<Round> rounds = rounds_of(work_, per_round);
-    const std::size_t wanted = are_alike(order) ? kImprovedOfLike : kImproved;
-    std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
     const std::size_t several = are_alike(order) ? kSomeLimits : kFewLimits;
     const std::size_t limits = rounds.size() == 1 ? kLimits : several;
+    const Fit fit = collect(order, keep, rounds, limits, {0, std::size(kMemoryShares)}, candidates);
+    if (fit != Fit::kOverfull || !candidates.empty()) return;
+    collect(order, keep, rounds, kFewLimits, {std::size(kMemoryShares), kRungs}, candidates);
+  }
+
+  /// What became of the plans that could be dealt.
+  enum class Fit : std::uint8_t { kNothingDealt, kOverfull, kFits };
+
+  /// With the shares of `rungs`, from the first to before the second.
+  Fit collect(const std::vector<DeviceIndex>& order, Keep keep, const std::vector<Round>& rounds, std::size_t limits,
+              std::pair<std::size_t, std::size_t> rungs, std::vector<Candidate>& candidates) {
+    const std::size_t wanted = are_alike(order) ? kImprovedOfLike : kImproved;
+    std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
+    Fit found = Fit::kNothingDealt;
     for (const double limit : candidate_limits(table(keep, 0), order, limits)) {
-      for (std::size_t rung = 0; rung < std::size(kMemoryShares); ++rung) {
+      for (std::size_t rung = rungs.first; rung < rungs.second; ++rung) {
         if (rung > 0 && limit * kSlack < forbidden_seconds(order, keep, rung)) continue;  // dealt as above it
         // What is no quicker than those found would be dropped again.
         const double most = candidates.size() < wanted ? kNever : candidates.back().seconds;
-        Candidate candidate{most, per_round, rung, {}};
+        Candidate candidate{most, rounds[0].microbatches, rung, {}};
         deal_all_ways(table(keep, rung), order, rounds, limit, candidate);
         std::vector<std::pair<LayerIndex, DeviceIndex>> key;
         for (const Slot& slot : candidate.slots) key.emplace_back(slot.first_layer, slot.device);
         if (key.empty() && rung == 0 && most == kNever) break;
         if (key.empty() || !seen.insert(std::move(key)).second) continue;
         Plan plan = plan_of(candidate.slots, rounds, keep);
-        const absl::Status fits = memory_.fill(plan);
+        double overfull = 1;
+        const absl::Status fits = memory_.fill(plan, overfull);
         if (fits.ok()) {
           if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, memory_.disk_seconds(plan));
           const auto place = std::ranges::upper_bound(candidates, candidate.seconds, {}, &Candidate::seconds);
           candidates.insert(place, std::move(candidate));
           if (candidates.size() > wanted) candidates.pop_back();
         }
-        if (!fits.ok()) refuse(plan, fits);
+        if (!fits.ok()) refuse(plan, fits, overfull);
         // A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one
         // do not fit together, smaller ones are tried.
         const bool by_host = fits_devices(plan);
         host_refused_ = host_refused_ || (!fits.ok() && by_host);
+        found = std::max(found, by_host ? Fit::kFits : Fit::kOverfull);
         if (by_host) break;
       }
     }
+    return found;
   }
 
   void deal_all_ways(const TimeTable& times, const std::vector<DeviceIndex>& order, const std::vector<Round>& rounds,
@@ -337,8 +361,15 @@ class Planner {
   }
 
   const TimeTable& table(Keep keep, std::size_t rung) {
-    while (ladder_.size() <= rung) ladder_.emplace_back(model_, work_, machine_, keep, kMemoryShares[ladder_.size()]);
+    while (ladder_.size() <= rung) ladder_.emplace_back(model_, work_, machine_, keep, shares_of(ladder_.size()));
     return ladder_[rung];
+  }
+  static MemoryShares shares_of(std::size_t rung) {
+    if (rung < std::size(kMemoryShares)) return kMemoryShares[rung];
+    if (rung + 1 == kRungs) return {0, 0};
+    const std::size_t close = rung - std::size(kMemoryShares);
+    const double backward = 0.95 - 0.05 * static_cast<double>(close / std::size(kCloseForward));
+    return {backward * kCloseForward[close % std::size(kCloseForward)], backward};
   }
 
   double forbidden_seconds(const std::vector<DeviceIndex>& order, Keep keep, std::size_t rung) {
@@ -393,9 +424,10 @@ class Planner {
       remember(used, at_least);
       return true;
     }
-    const absl::Status fits = memory_.fill(plan);
+    double overfull = 1;
+    const absl::Status fits = memory_.fill(plan, overfull);
     if (!fits.ok()) {
-      refuse(plan, fits);
+      refuse(plan, fits, overfull);
       return false;
     }
     memory_.keep_resident(plan);
@@ -470,12 +502,12 @@ class Planner {
   bool fits_devices(const Plan& plan) const { return plan.devices.size() == machine_.devices.size(); }
 
   /// What is said when no plan fits: that of the plan which the devices have room for and which asks least of the host;
-  /// without one, the first.
-  void refuse(const Plan& plan, const absl::Status& why) {
+  /// without one, of the plan that lacks least room on a device.
+  void refuse(const Plan& plan, const absl::Status& why, double overfull) {
     const Bytes host = fits_devices(plan) ? plan.host_peak_bytes : std::numeric_limits<Bytes>::max();
-    if (!refusal_.ok() && host >= refused_host_bytes_) return;
+    if (!refusal_.ok() && std::pair(host, overfull) >= refused_) return;
     refusal_ = why;
-    refused_host_bytes_ = host;
+    refused_ = {host, overfull};
   }
 
   void finish(Plan& plan) const {
@@ -512,15 +544,15 @@ class Planner {
   StepEstimate estimate_;
   StepEstimate lower_bound_;
   std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
-  std::deque<TimeTable> ladder_;       // by rung of kMemoryShares, of the Keep under search
+  std::deque<TimeTable> ladder_;       // by rung of shares_of(), of the Keep under search
   /// Of the set under search: stages of a round by rung and limit.
   std::map<std::pair<std::size_t, double>, std::optional<std::vector<Slot>>> packed_;
   std::vector<double> forbidden_;  // likewise by rung: the shortest visit that memory forbids
   std::optional<Plan> best_;
   double least_seconds_ = kNever;  // no plan over the pool takes less
   absl::Status refusal_;
-  Bytes refused_host_bytes_ = 0;
-  bool host_refused_ = false;  // some candidate of the set under search
+  std::pair<Bytes, double> refused_;  // of it: the host's bytes and how full it would make a device
+  bool host_refused_ = false;         // some candidate of the set under search
 };
 
 }  // namespace
