@@ -57,6 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
     Files, BadYaml,
     testing::Values(command("Missing", {"train", "nowhere.yaml"}, {"nowhere.yaml"}),
                     command("Folder", {"train", "model"}, {"model"}), whole("Empty", "", {"run.yaml"}),
+                    yaml("QuoteNeverClosed", "optim: \"sgd\n", {"run.yaml:4", "EOF"}),
                     whole("OnlyComments", "# a\n\n", {"run.yaml"}),
                     whole("List", "- a\n- b\n", {"run.yaml:1", "a list"}),
                     whole("Words", "just words\n", {"run.yaml:1", "text"}), whole("Json", "[1, 2", {"run.yaml"}),

@@ -163,8 +163,10 @@ absl::Status read_document(const Reader& reader, const std::string& text) {
 }  // namespace
 
 absl::Status read_yaml(const std::string& verb, const std::string& path, Config& config, Origins& origins) {
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  RONDO_ASSIGN_OR_RETURN(std::string text, read_file(path));
   RONDO_RETURN_IF_ERROR(check_yaml_bytes(path, text));
+  // The parser notices a quote that is never closed only where the text ends without a line feed.
+  text.resize(text.find_last_not_of(" \r\n") + 1);
   try {
     return read_document({verb, path, config, origins}, text);
   } catch (const YAML::Exception& error) {
