@@ -36,7 +36,8 @@ absl::StatusOr<Plan> repeat_plan(const Plan& dealt, const ModelShape& model, con
   RONDO_RETURN_IF_ERROR(check_dealing(plan, model, work, machine));
   for (Slot& slot : plan.slots) slot.seconds = slot_seconds(model, work, machine.devices[slot.device], slot, plan.keep);
   const PlanMemory memory(model, work, machine);
-  RONDO_RETURN_IF_ERROR(memory.fill(plan));
+  double overfull = 1;
+  RONDO_RETURN_IF_ERROR(memory.fill(plan, overfull));
   memory.keep_resident(plan);
   plan.disk_traffic = disk_traffic(plan, model, work);
   const LayerSeconds seconds(model, work, machine);
