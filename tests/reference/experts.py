@@ -23,6 +23,19 @@ def parts_of_stack(name, tensor):
     return [(name.replace("down_proj_bias", "down_proj.bias"), tensor)]
 
 
+def parts_of_granite(name, tensor):
+    """Granite's mixtures: files have experts in stacks, but Rondo names each by itself, and another name of the router."""
+    block, _, rest = name.partition(".block_sparse_moe.")
+    if rest == "router.weight":
+        return [(f"{block}.block_sparse_moe.router.layer.weight", tensor)]
+    if rest == "experts.down_proj":
+        return [(f"{block}.block_sparse_moe.experts.{e}.down_proj.weight", part) for e, part in enumerate(tensor)]
+    if rest == "experts.gate_up_proj":
+        return [(f"{block}.block_sparse_moe.experts.{e}.{word}.weight", half)
+                for e, part in enumerate(tensor) for word, half in zip(("gate_proj", "up_proj"), part.chunk(2))]
+    return [(name, tensor)]
+
+
 def parts_of_fused(config, name, tensor):
     """Phi-3, LFM2: rows of several linear layers behind one another; of an adapter too, but for the factor that they share."""
     heads = config.hidden_size // config.num_attention_heads
@@ -108,6 +121,8 @@ def in_files(config, name, tensor):
     block, _, rest = name.partition(".mlp.")
     if model_type == "gpt_oss":
         return parts_of_stack(name, tensor)
+    if model_type == "granitemoe":
+        return parts_of_granite(name, tensor)
     if rest == "gate.weight":
         return [(f"{block}.{module}.gate.weight", tensor)]
     if rest == "experts.down_proj":

@@ -96,13 +96,14 @@ def convolution_of(config):
 def experts_of(config, layers):
     """Count, choices, whether their shares sum to 1, the blocks without, and what their activation is clamped by; None
     where no block has any."""
-    mixtures = [layer.mlp for layer in layers if hasattr(getattr(layer, "mlp", None), "experts")]
+    mixture_of = lambda layer: getattr(layer, "block_sparse_moe", None) or getattr(layer, "mlp", None)  # noqa: E731
+    mixtures = [mixture_of(layer) for layer in layers if hasattr(mixture_of(layer), "experts")]
     if not mixtures:
         return None
     router, experts = getattr(mixtures[0], "gate", None) or mixtures[0].router, mixtures[0].experts
-    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "gpt_oss", "qwen3_5_moe_text"))
+    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "granitemoe", "gpt_oss", "qwen3_5_moe_text"))
     return [router.weight.shape[0], router.top_k, normalised,
-            [i for i, layer in enumerate(layers) if not hasattr(layer.mlp, "experts")],
+            [i for i, layer in enumerate(layers) if not hasattr(mixture_of(layer), "experts")],
             [experts.alpha, experts.limit] if config.model_type == "gpt_oss" else None]
 
 

@@ -13,7 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, HunYuanDenseV1Config, Lfm2Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen3MoeConfig, Qwen3NextConfig
+from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, GraniteMoeConfig, HunYuanDenseV1Config, Lfm2Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SeedOssConfig, SmolLM3Config
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -209,6 +209,29 @@ CASES = {
                              num_experts_per_tok=4, num_key_value_heads=1, output_router_logits=False,
                              rope_scaling=None, rope_theta=1000000.0, router_aux_loss_coef=0.001,
                              sliding_window=None, use_sliding_window=False, torch_dtype="bfloat16"),
+    "saved_qwen2_moe": saved(Qwen2MoeConfig, num_key_value_heads=4, num_experts=5, num_experts_per_tok=3,
+                             moe_intermediate_size=20, shared_expert_intermediate_size=28, use_sliding_window=True,
+                             sliding_window=9, max_window_layers=2, decoder_sparse_step=2, norm_topk_prob=True,
+                             qkv_bias=False, tie_word_embeddings=True, dtype="bfloat16"),
+    "saved_qwen2_moe_listed": saved(Qwen2MoeConfig, num_key_value_heads=2, num_experts=4, use_sliding_window=True,
+                                    layer_types=["full_attention", "sliding_attention", "full_attention"]),
+    "qwen2_moe_bare": written("qwen2_moe", num_hidden_layers=1, num_attention_heads=16),
+    "qwen2_moe_hub": written(
+        "qwen2_moe", attention_dropout=0.0, bos_token_id=297, decoder_sparse_step=1, eos_token_id=297, hidden_act="silu",
+        initializer_range=0.02, max_position_embeddings=8192, max_window_layers=21, moe_intermediate_size=12,
+        norm_topk_prob=False, num_experts=6, num_experts_per_tok=4, num_key_value_heads=4, output_router_logits=False,
+        rms_norm_eps=1e-06, rope_theta=1000000.0, router_aux_loss_coef=0.001, shared_expert_intermediate_size=48,
+        sliding_window=32768, tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True, use_sliding_window=False),
+    "saved_granitemoe": saved(GraniteMoeConfig, num_key_value_heads=2, num_local_experts=5, num_experts_per_tok=3,
+                              embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=6.0,
+                              attention_multiplier=0.015625, tie_word_embeddings=True, dtype="bfloat16"),
+    "granitemoe_bare": written("granitemoe", num_hidden_layers=1),
+    "granitemoe_hub": written(
+        "granitemoe", attention_bias=False, attention_dropout=0.0, attention_multiplier=0.015625, bos_token_id=0,
+        embedding_multiplier=12.0, eos_token_id=0, hidden_act="silu", initializer_range=0.02, logits_scaling=6.0,
+        max_position_embeddings=131072, num_experts_per_tok=4, num_key_value_heads=2, num_local_experts=6,
+        output_router_logits=False, pad_token_id=0, residual_multiplier=0.22, rms_norm_eps=1e-06, rope_scaling=None,
+        rope_theta=10000000.0, router_aux_loss_coef=0.0, tie_word_embeddings=True, torch_dtype="bfloat16", use_cache=True),
     "saved_olmoe": saved(OlmoeConfig, num_experts=4, num_experts_per_tok=3, attention_bias=True),
     "olmoe_bare": written("olmoe", num_hidden_layers=1, vocab_size=50304),
     "olmoe_hub": written("olmoe", clip_qkv=None, num_experts=5, num_experts_per_tok=2, num_key_value_heads=4,

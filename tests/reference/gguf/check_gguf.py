@@ -28,8 +28,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": MODEL_ARCH.MISTRAL3, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
-         "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
-         "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen3_moe": MODEL_ARCH.QWEN3MOE,
+         "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "granitemoe": MODEL_ARCH.GRANITE_MOE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
+         "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen2_moe": MODEL_ARCH.QWEN2MOE,
+         "qwen3_moe": MODEL_ARCH.QWEN3MOE,
          "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS, "phi3": MODEL_ARCH.PHI3,
          "hunyuan_v1_dense": MODEL_ARCH.HUNYUAN_DENSE, "exaone4": MODEL_ARCH.EXAONE4, "arcee": MODEL_ARCH.ARCEE,
          "seed_oss": MODEL_ARCH.SEED_OSS, "ernie4_5": MODEL_ARCH.ERNIE4_5,
@@ -62,6 +63,10 @@ def stacked(tensors):
     """The matrices of a block's experts in one, under the name that the package knows for all."""
     stacks, others = {}, {}
     for name, weights in tensors.items():
+        if name.endswith("input_linear.weight"):  # Granite: gate and up in halves
+            for word, half in zip(("gate_proj", "up_proj"), np.split(weights, 2, axis=1)):
+                others[name.replace("block_sparse_moe.input_linear", f"mlp.experts.{word}")] = np.ascontiguousarray(half)
+            continue
         if ".experts.gate_up_proj" in name or ".experts.down_proj" in name and not name.endswith(".weight"):
             others.update(parts_of_stack(name, weights))
             continue
@@ -93,7 +98,9 @@ def expected_rows(config, name, weights):
         return weights[:, 0]
     if config["model_type"].startswith("gemma") and name.endswith("norm.weight"):
         return weights + np.float32(1)
-    if config["model_type"] in ("llama", "arcee", "mistral", "ministral3", "mixtral", "smollm3", "granite"):
+    if name.endswith(".shared_expert_gate.weight"):
+        return weights.reshape(-1)
+    if config["model_type"] in ("llama", "arcee", "mistral", "ministral3", "mixtral", "smollm3", "granite", "granitemoe"):
         if ".q_proj." in name:
             return interleaved(weights, config["num_attention_heads"])
         if ".k_proj." in name:
@@ -163,7 +170,7 @@ def model(folder, quantization, pre, scratch):
         f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("rope_theta", 10000))),
         f"{prefix}.attention.layer_norm_rms_epsilon": np.float32(config.get("rms_norm_eps", config.get("norm_eps"))),
     }
-    if config["model_type"] == "granite":
+    if config["model_type"].startswith("granite"):
         for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                              ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
             wanted[f"{prefix}.{ours}"] = np.float32(config[theirs])
@@ -181,8 +188,10 @@ def model(folder, quantization, pre, scratch):
         wanted[f"{prefix}.expert_used_count"] = config["num_experts_per_tok"]
     if config["model_type"] == "gpt_oss":
         wanted[f"{prefix}.expert_feed_forward_length"] = config["intermediate_size"]
-    if config["model_type"] == "qwen3_moe":
+    if config["model_type"] in ("qwen2_moe", "qwen3_moe"):
         wanted[f"{prefix}.expert_feed_forward_length"] = config["moe_intermediate_size"]
+    if config["model_type"] == "qwen2_moe":
+        wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
     for key, expected in wanted.items():
         assert value(reader, key) == expected, f"{key}: {value(reader, key)}, expected {expected}"
     same_tokenizer(reader, folder, config)

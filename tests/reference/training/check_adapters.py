@@ -34,8 +34,8 @@ KINDS = {
 OF_EXPERTS = {
     "all": [],
     "attention and dropout": ["--lora_target", "q_proj,k_proj,v_proj,o_proj", "--lora_dropout", "0.1"],
-    "tensors alone": ["--lora_target", "none", "--target_parameters", "mlp.experts.down_proj"],
-    "inner tensor, rslora": ["--lora_target", "v_proj", "--target_parameters", "experts.gate_up_proj", "--use_rslora"],
+    "tensors alone": ["--lora_target", "none", "--target_parameters", "experts.down_proj"],
+    "inner tensor, rslora": ["--lora_target", "v_proj,o_proj", "--target_parameters", "experts.gate_up_proj", "--use_rslora"],
     "rank_pattern, alpha_pattern": ["--rank_pattern", "gate_up_proj=3,q_proj=2", "--alpha_pattern", "down_proj=32"],
     "loraplus": ["--loraplus_lr_ratio", "8"],
 }

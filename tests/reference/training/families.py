@@ -13,8 +13,9 @@ from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGe
 from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import GraniteMoeConfig, GraniteMoeForCausalLM
 from transformers import Lfm2Config, Lfm2ForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
-from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers import Ministral3Config, Ministral3ForCausalLM, Mistral3Config, Mistral3ForConditionalGeneration
 from transformers import MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Olmo3Config, Olmo3ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM
@@ -126,6 +127,13 @@ CASES = {
         num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=121, rms_norm_eps=1e-6,
         tie_word_embeddings=False, num_experts=11, num_experts_per_tok=3, moe_intermediate_size=26,
         norm_topk_prob=False, mlp_only_layers=[1], rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # Beside the experts one that all tokens share; windows in every second layer; a block of one MLP, which PEFT adapts.
+    "qwen2_moe": _case(
+        Qwen2MoeConfig, Qwen2MoeForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=129, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        num_experts=7, num_experts_per_tok=3, moe_intermediate_size=26, shared_expert_intermediate_size=38,
+        norm_topk_prob=False, mlp_only_layers=[1], use_sliding_window=True, sliding_window=8, max_window_layers=2,
+        rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     # Shares sum to 1.
     "mixtral": _case(
         MixtralConfig, MixtralForCausalLM, hidden_size=56, intermediate_size=38, num_hidden_layers=2,
@@ -192,6 +200,12 @@ CASES = {
         num_attention_heads=2, num_key_value_heads=1, vocab_size=123, rms_norm_eps=1e-5, tie_word_embeddings=False,
         embedding_multiplier=2.7, residual_multiplier=0.83, logits_scaling=0.6, attention_multiplier=0.29,
         rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # The same factors around experts that files have in stacks.
+    "granitemoe": _case(
+        GraniteMoeConfig, GraniteMoeForCausalLM, hidden_size=48, intermediate_size=26, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=127, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        num_local_experts=6, num_experts_per_tok=3, embedding_multiplier=2.3, residual_multiplier=0.71, logits_scaling=0.8,
+        attention_multiplier=0.31, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     "olmo2": _case(
         Olmo2Config, Olmo2ForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=2,
         num_attention_heads=3, num_key_value_heads=1, vocab_size=119, rms_norm_eps=1e-6, tie_word_embeddings=False,
@@ -370,6 +384,8 @@ def targets_of(model):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
     if model.config.model_type == "glm4":
         return [*ATTENTION_LAYERS, "gate_up_proj", "down_proj"]
+    if model.config.model_type == "qwen2_moe":
+        return [*LINEAR_LAYERS, "shared_expert_gate"]
     if model.config.model_type == "lfm2":
         return CONVOLUTION_LAYERS
     if model.config.model_type == "arcee":

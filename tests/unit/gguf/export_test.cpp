@@ -26,6 +26,7 @@ std::string name_in_files(const std::string& arch) {
   if (arch == "mistral" || arch == "mixtral") return "llama";
   if (arch == "ministral3") return "mistral3";
   if (arch == "hunyuan_v1_dense") return "hunyuan-dense";
+  if (arch == "qwen2_moe") return "qwen2moe";
   if (arch == "qwen3_moe") return "qwen3moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
@@ -71,6 +72,7 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
     names.insert(found->first);
     std::vector<std::uint64_t> sizes(spec.shape.rbegin(), spec.shape.rend());
     if (place) sizes.push_back(m.config.experts->count);
+    if (is_stored_as_vector(found->first)) sizes.pop_back();
     if (is_convolution_weight(found->first)) sizes = {3, 48};
     EXPECT_EQ(found->second.sizes, sizes) << spec.name;
     const std::vector<float> theirs = values_of(m.files, spec.name);
@@ -120,7 +122,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key(arch + ".rope.freq_base"), 10000.0);
   const bool slides = std::ranges::any_of(m.config.sliding_window, [](std::uint32_t window) { return window != 0; });
   EXPECT_EQ(key(arch + ".attention.sliding_window"), slides ? nlohmann::json(512) : nlohmann::json());
-  EXPECT_EQ(key(arch + ".logit_scale"), arch == "granite" ? nlohmann::json(1.0) : nlohmann::json());
+  EXPECT_EQ(key(arch + ".logit_scale"), arch.starts_with("granite") ? nlohmann::json(1.0) : nlohmann::json());
   const bool grows = arch == "mistral3";
   EXPECT_EQ(key(arch + ".attention.temperature_scale"), grows ? nlohmann::json(0.1F) : nlohmann::json());
   EXPECT_EQ(key(arch + ".rope.scaling.yarn_log_multiplier"), grows ? nlohmann::json(1.0) : nlohmann::json());
@@ -146,8 +148,13 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
     EXPECT_EQ(key(arch + ".expert_used_count"), 2);
     EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp.weight").type, 0U);
   }
-  const bool named = arch == "qwen3moe" || arch == "gpt-oss";
+  const bool named = arch == "qwen2moe" || arch == "qwen3moe" || arch == "gpt-oss";
   EXPECT_EQ(key(arch + ".expert_feed_forward_length"), named ? nlohmann::json(64) : nlohmann::json());
+  if (arch == "qwen2moe") {
+    EXPECT_EQ(key(arch + ".expert_shared_feed_forward_length"), 64);
+    EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp_shexp.weight").type, 0U);
+    EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp_shexp.weight").sizes, std::vector<std::uint64_t>{48});
+  }
   if (m.config.attention_sinks) {
     EXPECT_EQ(file.tensors.at("blk.1.attn_sinks.weight").type, 0U);
     EXPECT_EQ(file.tensors.at("blk.1.ffn_up_exps.bias").type, 0U);
@@ -163,9 +170,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
-                                         "granite", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral", "qwen3_moe",
-                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
-                                         "ernie4_5", "glm4", "lfm2"),
+                                         "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral",
+                                         "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense",
+                                         "exaone4", "seed_oss", "ernie4_5", "glm4", "lfm2"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -418,10 +425,15 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   });
   refused("smollm3", "no_rope_layers", [](auto& config) { config.without_rope[0] = true; });
   refused("smollm3", "use_sliding_window", [](auto& config) { config.sliding_window[3] = 8; });
+  refused("granitemoe", "hidden_act", [](auto& config) { config.activation = model::Activation::kGelu; });
   refused("olmo2", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });
   refused("olmo2", "head_dim", [](auto& config) { config.head_dim = 8; });
   refused("lfm2", "head_dim", [](auto& config) { config.head_dim = 8; });
   refused("olmo2", "attention_bias", [](auto& config) { config.attention_bias = true; });
+  refused("qwen2_moe", "norm_topk_prob", [](auto& config) { config.experts->normalised = true; });
+  refused("qwen2_moe", "qkv_bias", [](auto& config) { config.attention_bias = false; });
+  refused("qwen2_moe", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = true; });
+  refused("qwen2_moe", "head_dim", [](auto& config) { config.head_dim = 8; });
   refused("qwen3_moe", "norm_topk_prob", [](auto& config) { config.experts->normalised = false; });
   refused("olmoe", "norm_topk_prob", [](auto& config) { config.experts->normalised = true; });
   refused("qwen3_moe", "mlp_only_layers", [](auto& config) { config.experts->dense_blocks = {true, false}; });

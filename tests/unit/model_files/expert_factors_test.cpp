@@ -89,6 +89,34 @@ struct StoredB {
   }
 };
 
+/// Adapters have the names that transformers gives modules, whatever files call them.
+TEST(ExpertFactors, OfGranite_HaveTheNamesOfItsModules) {
+  const ModelConfig config = *load_config(fs::path(RONDO_TEST_DATA) / "golden" / "granitemoe" / "model");
+  EXPECT_FALSE(names_mean_experts(config));
+  LoraConfig lora;
+  lora.rank = 2;
+  lora.parameters = {"experts.gate_up_proj", "router.weight"};
+  const std::vector<ExpertFactors> factors = expert_factors(config, lora, 1);
+  ASSERT_EQ(factors.size(), 2U);
+  EXPECT_EQ(factors[0].a, "base_model.model.model.layers.1.block_sparse_moe.router.lora_A.weight");
+  EXPECT_EQ(factors[1].a, "base_model.model.model.layers.1.block_sparse_moe.experts.lora_A.weight");
+  EXPECT_FALSE(factors[1].in_turn);
+  EXPECT_EQ(weight_of_expert(config, factors[0].tensor, 0, 0), "model.layers.1.block_sparse_moe.router.layer.weight");
+  EXPECT_EQ(weight_of_expert(config, factors[1].tensor, 3, 1),
+            "model.layers.1.block_sparse_moe.experts.3.up_proj.weight");
+}
+
+/// PEFT takes no names for Qwen2-MoE's experts, but for the MLPs beside them.
+TEST(ExpertFactors, OfQwen2Moe_AreNamedAsTensorsAlone) {
+  const ModelConfig config = *load_config(fs::path(RONDO_TEST_DATA) / "golden" / "qwen2_moe" / "model");
+  EXPECT_FALSE(names_mean_experts(config));
+  LoraConfig lora;
+  ASSERT_TRUE(resolve_targets(config, "all", "", lora).ok());
+  EXPECT_TRUE(lora.parameters.empty());
+  EXPECT_EQ(lora.targets, (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                                    "down_proj", "shared_expert_gate"}));
+}
+
 TEST(ExpertFactors, Merged_AreInTheWeightsOfTheirExpert) {
   for (const bool stacked : {false, true}) {
     const ExpertCase c =

@@ -137,7 +137,8 @@ TEST_P(WrittenAgain, AreTheFilesThatWereRead) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain, testing::Values("phi3", "qwen3_5", "qwen3_5_moe", "qwen3_next"),
+INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain,
+                         testing::Values("phi3", "qwen3_5", "qwen3_5_moe", "qwen3_next", "granitemoe"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {

@@ -71,6 +71,8 @@ TEST(KnownModels, Parameters_AreAsPublished) {
                                                           {"LiquidAI/LFM2-1.2B", 1170340608},
                                                           {"ibm-granite/granite-3.3-2b-instruct", 2533539840},
                                                           {"ibm-granite/granite-3.3-8b-instruct", 8170864640},
+                                                          {"ibm-granite/granite-3.1-1b-a400m-instruct", 1334628352},
+                                                          {"ibm-granite/granite-3.1-3b-a800m-instruct", 3298793472},
                                                           {"allenai/OLMo-2-0425-1B", 1484916736},
                                                           {"allenai/OLMo-2-1124-7B", 7298617344},
                                                           {"allenai/OLMo-2-1124-13B", 13716198400},
@@ -101,6 +103,8 @@ TEST(KnownModels, ParametersOfGptOss_AreAsPublished) {
 /// its Qwen3_5MoeForCausalLM and Qwen3NextForCausalLM; the default configurations are those of the smaller one of
 /// Qwen3.5 and of Qwen3-Next.
 TEST(KnownModels, ParametersOfMixturesWithASharedExpert_AreThoseOfTheTextPart) {
+  EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen1.5-MoE-A2.7B")), 14315784192U);
+  EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen2-57B-A14B-Instruct")), 57408658944U);
   EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3.5-35B-A3B")), 34660610688U);
   EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3-Next-80B-A3B-Instruct")), 79674391296U);
 }

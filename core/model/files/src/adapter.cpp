@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "family.h"
 #include "json_fields.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
@@ -415,8 +416,9 @@ absl::Status resolve_targets(const ModelConfig& model, const std::string& words,
   for (const std::string& word : words_of(parameters)) {
     if (std::ranges::none_of(tensors, [&](const ExpertTensor& tensor) { return fits(word, tensor.path); })) {
       std::vector<std::string> possible;
+      const std::string module = std::string(mixture_in_memory(model).module) + ".";
       for (const ExpertTensor& tensor : tensors) {
-        if (tensor.layer == tensors.front().layer) possible.push_back(tensor.path.substr(tensor.path.find("mlp.")));
+        if (tensor.layer == tensors.front().layer) possible.push_back(tensor.path.substr(tensor.path.find(module)));
       }
       return invalid_input("target_parameters: \"{}\" is no tensor of {}'s experts; expected names out of {}", word,
                            model.model_type, fmt::join(possible, ", "));

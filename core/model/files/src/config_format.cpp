@@ -74,7 +74,7 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   }
   out["use_sliding_window"] = any;
   if (traits.windows == Windows::kSwitched) return;
-  if (traits.windows == Windows::kUnrotated) {
+  if (traits.windows == Windows::kUnrotated || traits.windows == Windows::kEven) {
     if (any) add_sliding_layers(windows, out);
     return;
   }
@@ -196,6 +196,7 @@ std::string format_config(const ModelConfig& config) {
   add_linear_attention(config, out);
   add_short_convolution(config, out);
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
+  if (traits.reads_qkv_bias) out["qkv_bias"] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
   if (const auto& key = traits.output_bias_key; key && !key->empty()) {

@@ -255,17 +255,20 @@ void parse_unrotated(Fields& fields, const FamilyTraits& traits, ModelConfig& co
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) config.without_rope[layer] = list[layer] == 0;
 }
 
-/// `use_sliding_window`, and which layers do: `slides`, or else the last ones or those without rotary embedding.
+/// `use_sliding_window`, and which layers do: `slides`, or else those that the family names.
 void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
                           ModelConfig& config) {
   const bool unrotated = traits.windows == Windows::kUnrotated;
   const bool used = fields.flag("use_sliding_window", false);
+  const bool even = traits.windows == Windows::kEven;
   const bool null_window = !fields.has("sliding_window") && (unrotated || fields.present("sliding_window"));
+  if (used && even && null_window) fields.expected("sliding_window", "an integer, for use_sliding_window is true");
   const std::uint32_t window =
       used && !null_window ? fields.integer("sliding_window", 1, kMaxPositions, kDefaultWindow) : 0;
   const std::uint32_t first = fields.integer("max_window_layers", 0, kMaxPositions, 28);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    const bool by_default = unrotated ? config.without_rope[layer] : layer >= first;
+    const bool counted = even ? layer % 2 == 0 && layer < first : layer >= first;
+    const bool by_default = unrotated ? config.without_rope[layer] : counted;
     const bool here = slides.empty() ? by_default : slides[layer];
     if (here && !slides.empty() && window == 0) {
       fields.refuse("layer_types", fmt::format("layer {} is sliding_attention, but use_sliding_window is false or "
@@ -298,6 +301,7 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     case Windows::kTurned:
       return parse_turned_windows(fields, traits, slides, config);
     case Windows::kChosen:
+    case Windows::kEven:
     case Windows::kUnrotated:
       return parse_chosen_windows(fields, traits, slides, config);
   }
@@ -378,7 +382,8 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   const bool all_biased = traits->reads_use_bias && fields.flag("use_bias", false);
   const bool bias =
       all_biased || (traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias));
-  config.attention_bias = bias || traits->qkv_bias_always;
+  const bool qkv_bias = traits->reads_qkv_bias && fields.flag("qkv_bias", true);
+  config.attention_bias = bias || qkv_bias || traits->qkv_bias_always;
   config.attention_output_bias = bias;
   if (const auto& key = traits->output_bias_key) {
     config.attention_output_bias = !key->empty() && fields.flag(std::string(*key), false);

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "family.h"
 #include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
@@ -16,13 +17,11 @@ namespace {
 
 using Kind = ExpertTensor::Kind;
 
-/// As transformers names modules, whatever the files call them.
-constexpr const char* kMixture = "mlp.";
-
 void add_tensors(const ModelConfig& config, std::uint32_t layer, std::vector<ExpertTensor>& out) {
   if (!has_experts(config, layer)) return;
-  const std::string mixture = fmt::format("{}layers.{}.{}", name_prefix(config), layer, kMixture);
-  const std::string router = mixture + expert_names(config).router;
+  const MixtureInMemory names = mixture_in_memory(config);
+  const std::string mixture = fmt::format("{}layers.{}.{}.", name_prefix(config), layer, names.module);
+  const std::string router = mixture + names.router;
   out.push_back({Kind::kRouter, router + ".weight", router, layer});
   out.push_back({Kind::kInner, mixture + "experts.gate_up_proj", mixture + "experts", layer});
   out.push_back({Kind::kDown, mixture + "experts.down_proj", mixture + "experts", layer});
@@ -48,7 +47,7 @@ ExpertFactors factors_of(const ModelConfig& config, const LoraConfig& lora, cons
   if (tensor.kind == Kind::kInner) {
     factors.in = config.hidden_size;
     factors.parts = {{part("gate_proj"), experts.width}, {part("up_proj"), experts.width}};
-    factors.in_turn = has_stacked_experts(config);
+    factors.in_turn = has_experts_in_turn(config);
   } else {
     factors.in = experts.width;
     factors.parts = {{part("down_proj"), config.hidden_size}};

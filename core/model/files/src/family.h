@@ -16,7 +16,8 @@ enum class Windows {
   kNone,       // none does
   kAll,        // sliding_window, in all layers
   kSwitched,   // sliding_window, in all layers, where use_sliding_window says so
-  kChosen,     // use_sliding_window, and layer_types or else max_window_layers
+  kChosen,     // use_sliding_window, and layer_types or else max_window_layers: the layers from there on
+  kEven,       // likewise, or else every second layer before max_window_layers, from the first on
   kUnrotated,  // use_sliding_window, and layer_types or else the layers without rotary embedding
   kPattern,    // layer_types, or else all but each so-many-th layer
   kTurned,     // likewise where sliding_window has a number; those that see all have no rotary embedding then
@@ -36,6 +37,7 @@ struct ExpertTraits {
   bool some_blocks = false;        // decoder_sparse_step and mlp_only_layers say which blocks have them
   bool numbered_weights = false;   // Mixtral's names of tensors
   bool stacked = false;            // GPT-OSS: of all experts one tensor, biases, a clamped activation
+  bool in_linears = false;         // Granite: of all experts one tensor, input_linear and output_linear
   bool everywhere = false;         // no block has an MLP alone, and none is so wide as intermediate_size
   std::uint32_t shared_width = 0;  // shared_expert_intermediate_size when the key is absent; 0: there is no such expert
   bool adapts_shared = false;      // ExpertsConfig::adapts_shared
@@ -73,6 +75,7 @@ struct FamilyTraits {
   bool ties = false;                         // when tie_word_embeddings is absent
   bool divides_heads = false;                // hidden_size must be a multiple of the heads, whatever head_dim is
   bool qkv_bias_always = false;              // Qwen2's q, k and v have biases whatever the file says
+  bool reads_qkv_bias = false;               // or `qkv_bias` says so, which is true when it is absent
   bool reads_use_bias = false;               // `use_bias` is that of attention, of o and of MLPs
   bool reads_attention_bias = false;         // `attention_bias` means something to this family
   bool attention_bias = false;               // when the key is absent
@@ -109,6 +112,13 @@ const FamilyTraits& traits_of(Family family);
 const FamilyTraits* find_family(std::string_view model_type);
 /// "llama, mistral, ...", for messages.
 std::string family_names();
+
+/// What transformers, and with it adapters, call a mixture and its router, whatever files call them.
+struct MixtureInMemory {
+  const char* module;
+  const char* router;
+};
+MixtureInMemory mixture_in_memory(const ModelConfig& config);
 
 std::string_view weight_type_name(WeightType type);  // float32, bfloat16, float16
 std::string_view activation_name(Activation activation);

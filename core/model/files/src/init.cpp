@@ -62,7 +62,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     auto& experts = config.experts.emplace();
     experts.count = options.num_experts;
     experts.choices = options.num_experts_per_tok;
-    experts.normalised = traits.family != Family::kOlmoe;  // as in published ones
+    experts.normalised = traits.family != Family::kOlmoe && traits.family != Family::kQwen2Moe;  // as in published ones
     experts.width = config.intermediate_size;
     if (traits.experts->width != 0) {
       experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
@@ -90,7 +90,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
   if (!traits.gated_mlp) config.activation = Activation::kReluSquared;
-  config.attention_bias = traits.attention_bias;
+  config.attention_bias = traits.attention_bias || traits.reads_qkv_bias;
   config.tie_word_embeddings = options.tie_word_embeddings;
   config.initializer_range = options.initializer_range;
   config.weight_type = options.weight_type;

@@ -72,6 +72,8 @@ constexpr Row kRows[] = {
     {"Qwen/Qwen3-8B", "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, false, 40960, 1e6},
     {"Qwen/Qwen3-14B", "qwen3", 5120, 17408, 40, 40, 8, 128, 151936, false, 40960, 1e6},
     {"Qwen/Qwen3-32B", "qwen3", 5120, 25600, 64, 64, 8, 128, 151936, false, 40960, 1e6},
+    {"Qwen/Qwen1.5-MoE-A2.7B", "qwen2_moe", 2048, 5632, 24, 16, 16, 128, 151936, false, 8192, 1e6, 0, 0, 60, 4, 1408},
+    {"Qwen/Qwen2-57B-A14B", "qwen2_moe", 3584, 18944, 28, 28, 4, 128, 151936, false, 131072, 1e6, 0, 0, 64, 8, 2560},
     {"Qwen/Qwen3-30B-A3B", "qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 768},
     {"Qwen/Qwen3-235B-A22B", "qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 1536},
     {"mistralai/Mixtral-8x7B-v0.1", "mixtral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e6, 0, 0, 8, 2},
@@ -97,6 +99,10 @@ constexpr Row kRows[] = {
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
+    {"ibm-granite/granite-3.1-1b-a400m-instruct", "granitemoe", 1024, 512, 24, 16, 8, 64, 49155, true, 131072, 1e7, 0,
+     0, 32, 8},
+    {"ibm-granite/granite-3.1-3b-a800m-instruct", "granitemoe", 1536, 512, 32, 24, 8, 64, 49155, true, 131072, 1e7, 0,
+     0, 40, 8},
     {"allenai/OLMo-2-0425-1B", "olmo2", 2048, 8192, 16, 16, 16, 128, 100352, false, 4096, 5e5},
     {"allenai/OLMo-2-1124-7B", "olmo2", 4096, 11008, 32, 32, 32, 128, 100352, false, 4096, 5e5},
     {"allenai/OLMo-2-1124-13B", "olmo2", 5120, 13824, 40, 40, 40, 128, 100352, false, 4096, 5e5},
@@ -166,7 +172,13 @@ std::string config_text(const Row& row) {
   if (row.width > 0 && row.value_heads > 0) {  // the one that all tokens share is as wide
     text += fmt::format(R"(, "shared_expert_intermediate_size": {})", row.width);
   }
-  if (row.width > 0) text += fmt::format(R"(, "moe_intermediate_size": {}, "norm_topk_prob": true)", row.width);
+  const bool qwen2_moe = std::string_view(row.type) == "qwen2_moe";
+  if (qwen2_moe) {  // as wide as the chosen ones together
+    text += fmt::format(R"(, "shared_expert_intermediate_size": {})", row.width * row.choices);
+  }
+  if (row.width > 0) {
+    text += fmt::format(R"(, "moe_intermediate_size": {}, "norm_topk_prob": {})", row.width, !qwen2_moe);
+  }
   return text + "}";
 }
 

@@ -203,7 +203,14 @@ MlpNames mlp_names(const ModelConfig& config) {
 ExpertNames expert_names(const ModelConfig& config) {
   const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
   if (traits && traits->numbered_weights) return {"block_sparse_moe", "gate", "w1", "w3", "w2"};
+  if (traits && traits->in_linears) return {"block_sparse_moe", "router.layer", "gate_proj", "up_proj", "down_proj"};
   return {"mlp", traits && traits->stacked ? "router" : "gate", "gate_proj", "up_proj", "down_proj"};
+}
+
+MixtureInMemory mixture_in_memory(const ModelConfig& config) {
+  const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
+  if (traits && traits->in_linears) return {"block_sparse_moe", "router"};
+  return {"mlp", traits && traits->stacked ? "router" : "gate"};
 }
 
 std::uint64_t ParameterSpec::elements() const {

@@ -224,11 +224,29 @@ class Unstacker {
   TensorFiles& files_;
 };
 
+/// A stack's name in the files, and as transformers has it: Granite's are others.
+struct StackName {
+  std::string stored;
+  std::string inner;  // what names of its parts begin with
+};
+StackName name_of_stack(const ModelConfig& config, std::uint32_t layer, const char* name, const char* granites) {
+  const std::string experts = experts_of_layer(config, layer);
+  if (!traits_of(config.family).experts->in_linears) return {experts + name, experts};
+  return {fmt::format("{}layers.{}.{}.{}.weight", name_prefix(config), layer, expert_names(config).module, granites),
+          experts};
+}
+StackName inner_stack(const ModelConfig& config, std::uint32_t layer) {
+  return name_of_stack(config, layer, "gate_up_proj", "input_linear");
+}
+StackName down_stack(const ModelConfig& config, std::uint32_t layer) {
+  return name_of_stack(config, layer, "down_proj", "output_linear");
+}
+
 /// Puts views of its parts, experts' matrices [rows, columns] of the names in `parts`, in the place of a stack that
 /// lies as these do, if there is one.
-absl::Status split_stack(const Sizes& sizes, const std::string& prefix, const char* name,
-                         const std::vector<std::string>& parts, Shape shape, TensorFiles& files) {
-  const TensorView* found = files.find(prefix + name);
+absl::Status split_stack(const Sizes& sizes, const StackName& name, const std::vector<std::string>& parts, Shape shape,
+                         TensorFiles& files) {
+  const TensorView* found = files.find(name.stored);
   if (found == nullptr) return absl::OkStatus();
   const Shape expected = {sizes.experts, parts.size() * shape[0], shape[1]};
   if (found->shape != expected || found->codes || found->decode) {
@@ -242,10 +260,10 @@ absl::Status split_stack(const Sizes& sizes, const std::string& prefix, const ch
   const std::size_t bytes = all.size() / (sizes.experts * parts.size());
   part.shape = std::move(shape);
   for (std::size_t i = 0; i < sizes.experts * parts.size(); ++i) {
-    part.name = fmt::format("{}{}.{}.weight", prefix, i / parts.size(), parts[i % parts.size()]);
+    part.name = fmt::format("{}{}.{}.weight", name.inner, i / parts.size(), parts[i % parts.size()]);
     part.data = all.subspan(i * bytes, bytes);
     if (files.find(part.name) != nullptr) {
-      return invalid_input("{}: tensor {}: is there both by itself and in {}{}", part.file, part.name, prefix, name);
+      return invalid_input("{}: tensor {}: is there both by itself and in {}", part.file, part.name, name.stored);
     }
     files.add(part);
   }
@@ -256,10 +274,10 @@ absl::Status split_stacks(const ModelConfig& config, TensorFiles& files) {
   const ExpertNames names = expert_names(config);
   const Sizes sizes = sizes_of(config);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    const std::string prefix = experts_of_layer(config, layer);
     RONDO_RETURN_IF_ERROR(
-        split_stack(sizes, prefix, "gate_up_proj", {names.gate, names.up}, {sizes.width, sizes.hidden}, files));
-    RONDO_RETURN_IF_ERROR(split_stack(sizes, prefix, "down_proj", {names.down}, {sizes.hidden, sizes.width}, files));
+        split_stack(sizes, inner_stack(config, layer), {names.gate, names.up}, {sizes.width, sizes.hidden}, files));
+    RONDO_RETURN_IF_ERROR(
+        split_stack(sizes, down_stack(config, layer), {names.down}, {sizes.hidden, sizes.width}, files));
   }
   return absl::OkStatus();
 }
@@ -305,7 +323,14 @@ class Stacker {
  public:
   Stacker(const ModelConfig& config, const WritePlan& plan) : names_(expert_names(config)), sizes_(sizes_of(config)) {
     for (std::size_t i = 0; i < plan.tensors.size(); ++i) places_[plan.tensors[i].name] = i;
-    for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) add_layer(experts_of_layer(config, layer), plan);
+    for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+      if (has_experts_in_turn(config)) {
+        add_layer(experts_of_layer(config, layer), plan);
+      } else {
+        add_plain(inner_stack(config, layer), {names_.gate, names_.up}, sizes_.width, sizes_.hidden, plan);
+        add_plain(down_stack(config, layer), {names_.down}, sizes_.hidden, sizes_.width, plan);
+      }
+    }
     for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
       if (places_.contains(plan.tensors[i].name)) stored_.push_back({plan.tensors[i], {}, i});
     }
@@ -329,6 +354,18 @@ class Stacker {
       Turned& turned = stored.parts.emplace_back(Turned{{}, rows, columns, true});
       for (const std::string& part : parts) {
         turned.parts.push_back(taken(fmt::format("{}{}.{}.weight", prefix, e, part)));
+      }
+    }
+    put(std::move(stored), plan);
+  }
+
+  /// One matrix as it is behind another: of an expert's all parts, then of the next one's.
+  void add_plain(const StackName& name, const std::vector<std::string>& parts, std::uint64_t rows,
+                 std::uint64_t columns, const WritePlan& plan) {
+    Stored stored{{name.stored, {}, {sizes_.experts, parts.size() * rows, columns}}, {}};
+    for (std::uint64_t e = 0; e < sizes_.experts; ++e) {
+      for (const std::string& part : parts) {
+        stored.parts.push_back({{taken(fmt::format("{}{}.{}.weight", name.inner, e, part))}, rows, columns, false});
       }
     }
     put(std::move(stored), plan);
@@ -362,13 +399,17 @@ class Stacker {
 
 }  // namespace
 
-bool has_stacked_experts(const ModelConfig& config) {
+bool has_experts_in_turn(const ModelConfig& config) {
   return config.experts && traits_of(config.family).experts->stacked;
+}
+
+bool has_stacked_experts(const ModelConfig& config) {
+  return has_experts_in_turn(config) || (config.experts && traits_of(config.family).experts->in_linears);
 }
 
 absl::Status unstack_experts(const ModelConfig& config, TensorFiles& files) {
   if (!config.experts) return absl::OkStatus();
-  if (!has_stacked_experts(config)) return split_stacks(config, files);
+  if (!has_experts_in_turn(config)) return split_stacks(config, files);
   Unstacker unstacker(config, files);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     RONDO_RETURN_IF_ERROR(unstacker.layer(experts_of_layer(config, layer)));

@@ -84,6 +84,7 @@ void add_tensor(const std::string& name, const model::TensorView& view, TensorTy
                 float offset, Draft& draft) {
   std::vector<std::uint64_t> shape = view.shape;
   if (is_convolution_weight(name)) shape.erase(shape.begin() + 1);
+  if (is_stored_as_vector(name)) shape = {view.elements()};
   draft.tensors.push_back({name, shape, stays_wide(name) ? TensorType::kF32 : type_for(type, shape)});
   draft.sources.push_back({{&view}, interleaved, {}, offset, 1});
 }

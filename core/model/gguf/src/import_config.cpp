@@ -29,16 +29,17 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   if (keys.integer("split.count", 0, kMaxSize, 0) > 1) {
     keys.refuse("split.count", "a file of several parts is not supported; join the parts first");
   }
+  const bool granite = prefix == "granite." || prefix == "granitemoe.";
   if (!keys.flag(prefix + "attention.causal", true)) {
     keys.refuse(prefix + "attention.causal", "attention to what follows is not supported; expected true");
   }
   // Granite's name for a model without rotary embedding.
-  if (prefix == "granite." && !keys.flag(prefix + "rope.scaling.finetuned", true)) {
+  if (granite && !keys.flag(prefix + "rope.scaling.finetuned", true)) {
     keys.refuse(prefix + "rope.scaling.finetuned", "layers without rotary embedding are not supported; expected true");
   }
   for (const char* scale :
        {"attention.scale", "logit_scale", "embedding_scale", "residual_scale", "final_logit_softcapping"}) {
-    const bool known = prefix == "granite." && std::string_view(scale) != "final_logit_softcapping";
+    const bool known = granite && std::string_view(scale) != "final_logit_softcapping";
     if (!known && keys.number(prefix + scale, 0.0, 1e6, 0.0) != 0.0) {
       keys.refuse(prefix + scale, "scaled activations are not supported; expected none");
     }
@@ -174,11 +175,18 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
   if (factor >= 1.0) rope.factor = factor;
 }
 
+/// Where files may leave it out.
+std::optional<std::uint32_t> width_of_experts(const model::ModelConfig& config) {
+  if (config.family != Family::kQwen2Moe || config.experts->choices == 0) return std::nullopt;
+  return config.intermediate_size / config.experts->choices;
+}
+
 /// Under llama's name they make a Mixtral.
 void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   const std::uint32_t count = keys.integer(prefix + "expert_count", 0, model::kMaxExperts, 0);
-  const bool wanted =
-      config.family == Family::kQwen3Moe || config.family == Family::kOlmoe || config.family == Family::kGptOss;
+  constexpr std::array kWanted = {Family::kQwen2Moe, Family::kQwen3Moe, Family::kOlmoe, Family::kGptOss,
+                                  Family::kGraniteMoe};
+  const bool wanted = std::ranges::count(kWanted, config.family) > 0;
   if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
   if (count != 0 && !wanted && config.family != Family::kLlama) {
     keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
@@ -190,7 +198,11 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
   experts.choices = keys.integer(prefix + "expert_used_count", 1, std::min(count, model::kMaxChoices));
   experts.width = config.intermediate_size;
   if (names_width_of_experts(config.family)) {
-    experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMaxSize);
+    experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMaxSize, width_of_experts(config));
+  }
+  if (config.family == Family::kQwen2Moe) {
+    experts.shared_width =
+        keys.integer(prefix + "expert_shared_feed_forward_length", 1, kMaxSize, config.intermediate_size);
   }
   experts.normalised = normalises_shares(config.family);
   if (config.family != Family::kGptOss) return;
@@ -200,7 +212,7 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
 
 /// Granite's factors; 0 counts as absent.
 void read_factors(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
-  if (config.family != Family::kGranite) return;
+  if (!has_factors(config.family)) return;
   const auto factor = [&](const char* name) { return keys.number(prefix + name, 0.0, 1e6, 0.0); };
   if (const double scale = factor("attention.scale"); scale != 0.0) config.attention_scale = scale;
   for (const auto& [name, value] :
@@ -279,13 +291,14 @@ void read_features(const StoredFile& file, model::ModelConfig& config) {
   const auto has = [&](const char* name) { return file.tensors.contains(std::string_view(name)); };
   config.tie_word_embeddings = !has("output.weight");
   config.activation = usual_activation(config.family);
+  if (config.family == Family::kQwen2Moe) config.attention_bias = has("blk.0.attn_q.bias");
   if (config.family == Family::kGptOss) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.experts->mxfp4 = has_experts_in_mxfp4(file, config);
   }
   if (config.family == Family::kSeedOss || config.family == Family::kGlm4)
     config.attention_bias = has("blk.0.attn_q.bias");
-  if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || config.family == Family::kGranite) {
+  if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || has_factors(config.family)) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;
     config.mlp_bias = has("blk.0.ffn_gate.bias");
@@ -317,11 +330,11 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,   Family::kArcee,   Family::kMinistral3, Family::kQwen2,
-                                  Family::kQwen3,   Family::kSmolLm3, Family::kGranite,    Family::kOlmo2,
-                                  Family::kGemma,   Family::kGemma3,  Family::kQwen3Moe,   Family::kOlmoe,
-                                  Family::kGptOss,  Family::kPhi3,    Family::kHunYuan,    Family::kExaone4,
-                                  Family::kSeedOss, Family::kErnie45, Family::kGlm4,       Family::kLfm2};
+constexpr std::array kFamilies = {
+    Family::kLlama,   Family::kArcee,    Family::kMinistral3, Family::kQwen2,   Family::kQwen3,    Family::kSmolLm3,
+    Family::kGranite, Family::kOlmo2,    Family::kGemma,      Family::kGemma3,  Family::kQwen3Moe, Family::kOlmoe,
+    Family::kGptOss,  Family::kPhi3,     Family::kHunYuan,    Family::kExaone4, Family::kSeedOss,  Family::kErnie45,
+    Family::kGlm4,    Family::kQwen2Moe, Family::kGraniteMoe, Family::kLfm2};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -69,6 +69,13 @@ std::array<std::pair<const char*, std::string_view>, 3> experts_in_blocks(const 
   return {{{names.gate, "ffn_gate_exps"}, {names.up, "ffn_up_exps"}, {names.down, "ffn_down_exps"}}};
 }
 
+/// Of the expert that all tokens share: the gate of what it gives is a vector in files.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kSharedExpert = {
+    {{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+     {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+     {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"}}};
+
 /// Calls fn(theirs, ours) for what blocks have, until it says that it has found what it looks for.
 template <typename Fn>
 void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
@@ -90,6 +97,9 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   if (!config.experts) return;
   const model::ExpertNames names = model::expert_names(config);
   if (fn(std::string_view(fmt::format("{}.{}", names.module, names.router)), kRouter)) return;
+  for (const auto& [theirs, ours] : kSharedExpert) {
+    if (config.experts->shared_width != 0 && fn(theirs, ours)) return;
+  }
   // Of their biases; a stack of matrices is no tensor of the model.
   for (const auto& [theirs, ours] : experts_in_blocks(config)) {
     if (fn(std::string_view(fmt::format("{}.experts.{}", names.module, theirs)), ours)) return;
@@ -178,7 +188,8 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
 }
 
 Complaint complaint_of_experts(const model::ModelConfig& config) {
-  if (config.family == Family::kQwen3Moe && !config.experts) return {{"num_experts", "GGUF's readers want some"}};
+  const bool mixture = config.family == Family::kQwen2Moe || config.family == Family::kQwen3Moe;
+  if (mixture && !config.experts) return {{"num_experts", "GGUF's readers want some"}};
   if (!config.experts) return std::nullopt;
   if (!config.experts->dense_blocks.empty()) {
     return {{"mlp_only_layers", "GGUF's readers have experts in all layers of this architecture"}};
@@ -209,10 +220,12 @@ bool has_no_biases(Family family) {
     case Family::kMistral:
     case Family::kMinistral3:
     case Family::kQwen2:
+    case Family::kQwen2Moe:
     case Family::kSeedOss:
     case Family::kGlm4:
     case Family::kSmolLm3:
     case Family::kGranite:
+    case Family::kGraniteMoe:
     case Family::kGptOss:
     case Family::kPhi3:
       return false;
@@ -227,6 +240,7 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
       config.family == Family::kOlmo2 || config.family == Family::kOlmo3 || config.family == Family::kOlmoe;
   const bool gemma = config.norms_add_one;
   const bool oss = config.family == Family::kGptOss;
+  const bool qwen2_moe = config.family == Family::kQwen2Moe;
   if (biased && has_no_biases(config.family)) {
     return {{"attention_bias", "GGUF's readers have no biases for this architecture"}};
   }
@@ -237,14 +251,15 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
     return {{"mlp_bias", "GGUF's readers have no biases for this architecture"}};
   }
   if (oss && !biased) return {{"attention_bias", "GGUF's readers want biases"}};
-  if ((olmo || oss) && config.tie_word_embeddings)
+  if (qwen2_moe && !biased) return {{"qkv_bias", "GGUF's readers want biases"}};
+  if ((olmo || oss || qwen2_moe) && config.tie_word_embeddings)
     return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
   if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
-  const bool derives_heads = olmo || config.family == Family::kLfm2;
+  const bool derives_heads = olmo || qwen2_moe || config.family == Family::kLfm2;
   if (derives_heads && config.head_dim * config.num_heads != config.hidden_size) {
     return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
   }
-  if (config.family != Family::kGranite && config.attention_scale &&
+  if (!has_factors(config.family) && config.attention_scale &&
       std::abs(*config.attention_scale / usual_attention_scale(config) - 1.0) > 1e-6) {
     return {{"query_pre_attn_scalar", "GGUF's readers scale scores otherwise"}};
   }
@@ -252,6 +267,8 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
 }
 
 }  // namespace
+
+bool has_factors(Family family) { return family == Family::kGranite || family == Family::kGraniteMoe; }
 
 std::uint32_t window_pattern(Family family) {
   switch (family) {
@@ -300,6 +317,8 @@ std::string architecture_name(Family family) {
       return "mistral3";
     case Family::kQwen2:
       return "qwen2";
+    case Family::kQwen2Moe:
+      return "qwen2moe";
     case Family::kQwen3:
       return "qwen3";
     case Family::kExaone4:
@@ -318,6 +337,8 @@ std::string architecture_name(Family family) {
       return "smollm3";
     case Family::kGranite:
       return "granite";
+    case Family::kGraniteMoe:
+      return "granitemoe";
     case Family::kOlmo2:
     case Family::kOlmo3:
       return "olmo2";
@@ -398,7 +419,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "rope.dimension_count", model::turned_channels(config, config.rope));
   keys.add(prefix + "rope.freq_base", static_cast<float>(stretched_theta(config, config.rope)));
   add_scaling(prefix, config, keys);
-  if (config.family == Family::kGranite) {
+  if (has_factors(config.family)) {
     keys.add(prefix + "attention.scale", static_cast<float>(scale_of_scores(config)));
     keys.add(prefix + "embedding_scale", static_cast<float>(config.embedding_multiplier));
     keys.add(prefix + "residual_scale", static_cast<float>(config.residual_multiplier));
@@ -412,11 +433,16 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
     keys.add(prefix + "expert_count", config.experts->count);
     keys.add(prefix + "expert_used_count", config.experts->choices);
     if (names_width_of_experts(config.family)) keys.add(prefix + "expert_feed_forward_length", config.experts->width);
+    if (config.experts->shared_width != 0) {
+      keys.add(prefix + "expert_shared_feed_forward_length", config.experts->shared_width);
+    }
   }
   keys.add(prefix + "vocab_size", config.vocab_size);
 }
 
-bool names_width_of_experts(Family family) { return family == Family::kQwen3Moe || family == Family::kGptOss; }
+bool names_width_of_experts(Family family) {
+  return family == Family::kQwen2Moe || family == Family::kQwen3Moe || family == Family::kGptOss;
+}
 
 std::string tensor_name(const model::ModelConfig& config, const std::string& of_model) {
   const std::string name = model::name_in_text_model(of_model);
@@ -500,7 +526,9 @@ bool stays_wide(const std::string& name) {
   return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias") || is_convolution_weight(name);
 }
 
-bool normalises_shares(model::Family family) { return family != Family::kOlmoe; }
+bool is_stored_as_vector(const std::string& name) { return name.ends_with(".ffn_gate_inp_shexp.weight"); }
+
+bool normalises_shares(model::Family family) { return family != Family::kOlmoe && family != Family::kQwen2Moe; }
 
 float stored_offset(const model::ModelConfig& config, const std::string& name) {
   return config.norms_add_one && name.ends_with("norm.weight") ? 1.0F : 0.0F;
@@ -508,8 +536,8 @@ float stored_offset(const model::ModelConfig& config, const std::string& name) {
 
 Interleaved interleaved_heads(const model::ModelConfig& config, const std::string& name) {
   const std::string architecture = architecture_name(config.family);
-  constexpr std::array<std::string_view, 7> kNeighbours = {"llama",    "arcee",   "ernie4_5", "glm4",
-                                                           "mistral3", "smollm3", "granite"};
+  constexpr std::array<std::string_view, 8> kNeighbours = {"llama",    "arcee",   "ernie4_5", "glm4",
+                                                           "mistral3", "smollm3", "granite",  "granitemoe"};
   if (std::ranges::count(kNeighbours, architecture) == 0) return {};
   const std::uint32_t turned = model::turned_channels(config, config.rope);
   if (name.find(".q_proj.") != std::string::npos) return {config.num_heads, turned};

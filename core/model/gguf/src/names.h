@@ -12,9 +12,13 @@
 
 namespace rondo::gguf {
 
-/// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, olmo2 (also for OLMo 3),
-/// gemma, gemma3, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, glm4, lfm2.
+/// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for
+/// OLMo 3), gemma, gemma3, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, glm4,
+/// lfm2.
 std::string architecture_name(model::Family family);
+
+/// Files say what embeddings, scores, residuals and logits are multiplied by.
+bool has_factors(model::Family family);
 
 /// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
 std::uint32_t window_pattern(model::Family family);
@@ -75,6 +79,9 @@ bool is_convolution_weight(const std::string& name);
 /// Writers keep it in fp32 whatever the others are in: a router, biases of experts, a convolution.
 bool stays_wide(const std::string& name);
 
+/// A matrix of one row, which files have without that dimension: the gate of the expert that all tokens share.
+bool is_stored_as_vector(const std::string& name);
+
 /// Whether shares of experts sum to 1, which readers know from the architecture.
 bool normalises_shares(model::Family family);
 
@@ -82,7 +89,8 @@ bool normalises_shares(model::Family family);
 float stored_offset(const model::ModelConfig& config, const std::string& name);
 
 /// Of a tensor's `heads` heads, 0 for none, the first `turned` rows are interleaved: llama's readers (those of arcee,
-/// ernie4_5, glm4, mistral3, smollm3 and granite too) rotate neighbouring rows (2i, 2i + 1) where devices rotate (i, i
+/// ernie4_5, glm4, mistral3, smollm3, granite and granitemoe too) rotate neighbouring rows (2i, 2i + 1) where devices
+/// rotate (i, i
 /// + turned / 2).
 struct Interleaved {
   std::uint32_t heads = 0;

@@ -32,6 +32,8 @@ enum class Family {
   kGemma,
   kGemma3,
   kMixtral,
+  kQwen2Moe,
+  kGraniteMoe,
   kQwen3Moe,
   kOlmoe,
   kGptOss,
@@ -172,7 +174,7 @@ struct ModelConfig {
   double logits_scaling = 1.0;                              // Granite: logits are divided by it
   std::optional<double> attention_scale;                    // see scale_of_scores(). Granite, Gemma 3
   std::vector<std::uint32_t> sliding_window;                // [num_layers] tokens a query sees, itself included; 0: all
-  std::optional<ExpertsConfig> experts;                     // Mixtral, Qwen3-MoE, OLMoE, GPT-OSS, Qwen3.5-MoE
+  std::optional<ExpertsConfig> experts;                     // see ExpertTraits
   std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next
   std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
   double initializer_range = 0.02;

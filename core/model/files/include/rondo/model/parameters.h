@@ -12,6 +12,7 @@
 //   model.layers.N.mlp.experts.M.{gate,up}_proj.weight [W, C], .down_proj.weight [C, W]
 //   model.layers.N.mlp.experts.{gate,up}_proj.bias [E, W], .down_proj.bias [E, C], of GPT-OSS alone
 //     (whose files have experts in stacks: stacked_experts.h)
+//     (of Granite's mixtures block_sparse_moe, whose router is router.layer)
 //     and of the one that all tokens share, of width S:
 //   model.layers.N.mlp.shared_expert.{gate,up}_proj.weight [S, C], .down_proj.weight [C, S], .shared_expert_gate.weight
 //     [1, C]

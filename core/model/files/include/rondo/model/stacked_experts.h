@@ -15,6 +15,9 @@
 // Of other families, whose files are written with a matrix for each:
 //   experts.gate_up_proj [E, 2 W, C]        rows of gate_proj, then of up_proj
 //   experts.down_proj [E, C, W]
+// and of Granite, whose files are written so:
+//   model.layers.N.block_sparse_moe.input_linear.weight [E, 2 W, C]
+//   model.layers.N.block_sparse_moe.output_linear.weight [E, C, W]
 #pragma once
 
 #include "absl/status/status.h"
@@ -26,6 +29,9 @@ namespace rondo::model {
 
 /// The files are written with experts in stacks.
 bool has_stacked_experts(const ModelConfig& config);
+
+/// In such where rows of gate and up take turns, with biases: GPT-OSS's.
+bool has_experts_in_turn(const ModelConfig& config);
 
 /// Puts views of its parts, under the names of model_parameters(), in the place of each stack. Errors: InvalidArgument
 /// naming a stack of another shape than the configuration's. Files that have none are left as they are.
