@@ -187,6 +187,8 @@ const char* name_of(OpKind kind) {
       return "gated_activation_backward";
     case OpKind::kAdd:
       return "add";
+    case OpKind::kSoftCap:
+      return "soft_cap";
     case OpKind::kDropout:
       return "dropout";
     case OpKind::kMagnitudeScale:

@@ -3,6 +3,9 @@
 // An error is a recorder's mistake, so messages name the op by its place and kind and the tensor by its name.
 #include "op_rules.h"
 
+#include <cmath>
+#include <limits>
+
 #include "op_checker.h"
 
 namespace rondo::devices {
@@ -137,9 +140,16 @@ void check_heads(Checker& c) {
 /// The logarithm of the sum of exponentials for each head of the first read.
 void check_normaliser(Checker& c, const TensorDesc& tensor) { c.wide(tensor, {c.in(0).shape[0], c.in(0).shape[1]}); }
 
+/// `least`: 0 where there need not be one.
+void check_cap(Checker& c, float cap, float least) {
+  if (!(cap >= least) || !std::isfinite(cap)) c.complain(fmt::format("its cap is {}", cap));
+}
+
 void check_attention(Checker& c) {
-  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(4, 2)) return;
+  const auto* attributes = c.attributes<AttentionAttributes>();
+  if (attributes == nullptr || !c.counts(4, 2)) return;
   check_heads(c);
+  check_cap(c, attributes->cap, 0);
   if (!c.good()) return;
   c.bounds(c.in(3));
   c.alike(c.out(0), c.in(0));
@@ -147,8 +157,10 @@ void check_attention(Checker& c) {
 }
 
 void check_attention_backward(Checker& c) {
-  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(7, 3)) return;
+  const auto* attributes = c.attributes<AttentionAttributes>();
+  if (attributes == nullptr || !c.counts(7, 3)) return;
   check_heads(c);
+  check_cap(c, attributes->cap, 0);
   if (!c.good()) return;
   c.alike(c.in(3), c.in(0));
   check_normaliser(c, c.in(4));
@@ -158,8 +170,10 @@ void check_attention_backward(Checker& c) {
 }
 
 void check_cached_attention(Checker& c) {
-  if (c.attributes<AttentionAttributes>() == nullptr || !c.counts(7, 2)) return;
+  const auto* attributes = c.attributes<AttentionAttributes>();
+  if (attributes == nullptr || !c.counts(7, 2)) return;
   check_heads(c);
+  check_cap(c, attributes->cap, 0);
   if (!c.good()) return;
   c.tokens_of(c.in(3), DType::kInt32);
   c.bounds(c.in(4));
@@ -281,6 +295,7 @@ const VocabularyAttributes* check_vocabulary(Checker& c, std::size_t others, std
   const bool scaled = gradients && vocabulary->has_loss_scale;
   if (vocabulary->parts == 0) c.complain("it has no part of the vocabulary");
   if (vocabulary->has_weight_gradient && !vocabulary->has_input_gradient) c.complain("it gives dw without dx");
+  check_cap(c, vocabulary->cap, 0);
   if (!c.good() || !c.counts(2 + vocabulary->parts + others + (scaled ? 1U : 0U), writes)) return nullptr;
   c.rank(c.in(0), 2);
   c.floating(c.in(0));
@@ -351,6 +366,14 @@ void check_vocabulary_gradient(Checker& c) {
   c.alike(c.in(4), c.in(0));
   c.alike(c.out(0), c.in(0));
   if (before) check_normalisers(c, c.out(1));
+}
+
+void check_soft_cap(Checker& c) {
+  const auto* attributes = c.attributes<SoftCapAttributes>();
+  if (attributes == nullptr || !c.counts(1, 1)) return;
+  c.floating(c.in(0));
+  c.alike(c.out(0), c.in(0));
+  check_cap(c, attributes->cap, std::numeric_limits<float>::min());
 }
 
 void check_select_last(Checker& c) {
@@ -449,6 +472,8 @@ void check(Checker& c) {
       return check_gated_activation(c, 3, 2);
     case OpKind::kAdd:
       return check_add(c);
+    case OpKind::kSoftCap:
+      return check_soft_cap(c);
     case OpKind::kDropout:
       return check_dropout(c);
     case OpKind::kMagnitudeScale:

@@ -11,11 +11,18 @@ void PrintTo(const HeadsCase& heads_case, std::ostream* stream) { *stream << hea
 
 const std::vector<HeadsCase>& heads_cases() {
   static const auto* const all = new std::vector<HeadsCase>{
-      {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},          {"Head64_Window", 160, {150}, 2, 2, 64, 21},
-      {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},          {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
-      {"Head128_Window", 208, {200}, 2, 1, 128, 70},      {"Head64_Long", 192, {2, 190}, 2, 1, 64, 0},
-      {"Head128_LongWindow", 192, {192}, 1, 1, 128, 150}, {"Head64_Group", 320, {300}, 6, 1, 64, 0},
+      {"Head64", 160, {70, 1, 80}, 3, 1, 64, 0},
+      {"Head64_Window", 160, {150}, 2, 2, 64, 21},
+      {"Head64_Short", 16, {5, 3}, 2, 1, 64, 0},
+      {"Head128", 144, {17, 100, 20}, 4, 2, 128, 0},
+      {"Head128_Window", 208, {200}, 2, 1, 128, 70},
+      {"Head64_Long", 192, {2, 190}, 2, 1, 64, 0},
+      {"Head128_LongWindow", 192, {192}, 1, 1, 128, 150},
+      {"Head64_Group", 320, {300}, 6, 1, 64, 0},
       {"Head128_Group", 448, {30, 410}, 6, 2, 128, 0},
+      {"Head64_Cap", 160, {70, 1, 80}, 3, 1, 64, 0, 1.3F},
+      {"Head128_CapWindow", 208, {200}, 4, 2, 128, 70, 1.3F},
+      {"Head64_CapLong", 192, {2, 190}, 2, 1, 64, 0, 1.3F},
   };
   return *all;
 }
@@ -41,7 +48,7 @@ OpCase case_of(const HeadsCase& heads_case, DType storage, float sharpness) {
   CaseBuilder b(storage, c.tokens);
   b.sequences(c.sequences);
   const double scale = sharpness / std::sqrt(static_cast<double>(c.head_dim));
-  add_attention(b, c.heads, c.kv_heads, c.head_dim, {static_cast<float>(scale), c.window});
+  add_attention(b, c.heads, c.kv_heads, c.head_dim, {static_cast<float>(scale), c.window, c.cap});
   b.result().reduction = std::max<std::int64_t>(c.tokens, c.head_dim);
   return b.result();
 }

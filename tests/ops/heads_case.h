@@ -15,6 +15,7 @@ struct HeadsCase {
   std::vector<std::int32_t> sequences;  // their lengths
   std::int64_t heads, kv_heads, head_dim;
   std::uint32_t window;  // 0: none
+  float cap = 0;         // likewise
 };
 void PrintTo(const HeadsCase& heads_case, std::ostream* stream);
 

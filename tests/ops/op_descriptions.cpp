@@ -231,12 +231,12 @@ OpCase rope_partial(DType storage, Scale scale) {
   return rope_case(storage, scale, 12, scale == Scale::kOdd ? 6 : 32, true);
 }
 
-OpCase attention_case(DType storage, Scale scale, std::uint32_t window) {
+OpCase attention_case(DType storage, Scale scale, std::uint32_t window, float cap = 0.0F) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
   add_sequences(b, scale);
   const AttentionTensors t =
-      add_attention(b, s.heads, s.kv_heads, s.head_dim, {static_cast<float>(inverse_root(s.head_dim)), window});
+      add_attention(b, s.heads, s.kv_heads, s.head_dim, {static_cast<float>(inverse_root(s.head_dim)), window, cap});
   b.result().projections = {{t.o, t.d_o}};
   b.result().gradients = {{t.q, t.dq}, {t.k, t.dk}, {t.v, t.dv}};
   b.result().reduction = s.tokens;
@@ -244,6 +244,9 @@ OpCase attention_case(DType storage, Scale scale, std::uint32_t window) {
 }
 OpCase attention_full(DType storage, Scale scale) { return attention_case(storage, scale, 0); }
 OpCase attention_window(DType storage, Scale scale) { return attention_case(storage, scale, 7); }
+/// About as large as scores are, so that many lie where it bends.
+OpCase attention_cap(DType storage, Scale scale) { return attention_case(storage, scale, 0, 1.3F); }
+OpCase attention_cap_window(DType storage, Scale scale) { return attention_case(storage, scale, 7, 1.3F); }
 
 /// One more score without a value, and the gradient of both ops together.
 OpCase attention_sink_case(DType storage, Scale scale, std::vector<std::int32_t> sequences) {
@@ -277,7 +280,7 @@ OpCase attention_sink(DType storage, Scale scale) { return attention_sink_case(s
 /// More than a chunk of kTokenChunk, with a rest.
 OpCase attention_sink_chunks(DType storage, Scale scale) { return attention_sink_case(storage, scale, {600, 433}); }
 
-OpCase cached_case(DType storage, Scale scale, std::uint32_t window) {
+OpCase cached_case(DType storage, Scale scale, std::uint32_t window, float cap = 0.0F) {
   const Sizes s = sizes_of(scale);
   const std::uint32_t tokens = scale == Scale::kOdd ? 5 : 1;
   const std::int64_t capacity = scale == Scale::kOdd ? 29 : 512;
@@ -297,12 +300,22 @@ OpCase cached_case(DType storage, Scale scale, std::uint32_t window) {
   const TensorId o = b.output("o", heads);
   const TensorId lse = b.saved_wide("lse", {tokens, s.heads});
   b.op(OpKind::kCachedAttention, {q, k, v, places, sequences, keys, values}, {o, lse},
-       AttentionAttributes{static_cast<float>(inverse_root(s.head_dim)), window});
+       AttentionAttributes{static_cast<float>(inverse_root(s.head_dim)), window, cap});
   b.result().reduction = capacity;
   return b.result();
 }
 OpCase cached_full(DType storage, Scale scale) { return cached_case(storage, scale, 0); }
 OpCase cached_window(DType storage, Scale scale) { return cached_case(storage, scale, 6); }
+OpCase cached_cap(DType storage, Scale scale) { return cached_case(storage, scale, 6, 1.3F); }
+
+/// Far beyond the cap, too.
+OpCase soft_cap_case(DType storage, Scale scale) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const TensorId x = b.input("x", {s.tokens, s.hidden}, 40.0), y = b.output("y", {s.tokens, s.hidden});
+  b.op(OpKind::kSoftCap, {x}, {y}, SoftCapAttributes{30.0F});
+  return b.result();
+}
 
 OpCase gated_case(DType storage, Scale scale, const GatedActivationAttributes& attributes) {
   const Sizes s = sizes_of(scale);
@@ -463,8 +476,12 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Attention_Window", attention_window, true},
       {"Attention_Sink", attention_sink, true},
       {"Attention_SinkSeveralChunks", attention_sink_chunks, false},  // its gradient in fp64 is the plain one's
-      {"CachedAttention", cached_full, false},                        // generation only
+      {"Attention_Cap", attention_cap, true},
+      {"Attention_CapWindow", attention_cap_window, true},
+      {"CachedAttention", cached_full, false},  // generation only
       {"CachedAttention_Window", cached_window, false},
+      {"CachedAttention_Cap", cached_cap, false},
+      {"SoftCap", soft_cap_case, false},  // likewise
       {"Convolution", convolution, true},
       {"Convolution_SeveralChunks", convolution_of_many_tokens, false},  // likewise
       {"Convolution_State", convolution_from_state, false},              // generation only
@@ -491,10 +508,12 @@ const std::vector<OpDescription>& op_descriptions() {
       {"CrossEntropy_LossOnly", entropy_loss, false},
       {"CrossEntropy_SeveralChunks", entropy_chunks, false},
       {"CrossEntropy_Scaled", entropy_scaled, false},
+      {"CrossEntropy_Cap", entropy_cap, true},
       {"Vocabulary", vocabulary_whole, true},
       {"Vocabulary_FrozenHead", vocabulary_frozen, true},
       {"Vocabulary_SeveralChunks", vocabulary_chunks, false},  // likewise
       {"Vocabulary_Scaled", vocabulary_scaled, false},
+      {"Vocabulary_Cap", vocabulary_cap, true},
       {"Vocabulary_Each", vocabulary_each, true},
       {"Vocabulary_AtOnce", vocabulary_at_once, true},
       {"SelectLast", select_last_case, false},

@@ -31,6 +31,8 @@ inline double units_of(const Op& op) {
     case OpKind::kAddRows:
     case OpKind::kGroupedBias:
       return 0;  // one rounding, that of the result
+    case OpKind::kSoftCap:
+      return 3;  // exp, division, products
     case OpKind::kSumOfSquares:
       return 0;  // in fp64
     case OpKind::kAdamW:

@@ -8,7 +8,7 @@ namespace rondo::devices::testing {
 namespace {
 
 OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight_gradient, std::uint32_t tokens,
-                    bool scaled = false) {
+                    bool scaled = false, float cap = 0.0F) {
   Sizes s = sizes_of(scale);
   if (tokens > 0) s.tokens = tokens;
   CaseBuilder b(storage, s.tokens);
@@ -28,14 +28,15 @@ OpCase entropy_case(DType storage, Scale scale, bool input_gradient, bool weight
   std::vector<TensorId> reads = {x, targets, w};
   if (scaled) reads.push_back(b.loss_scale(0.5));
   b.op(OpKind::kVocabularyLoss, reads, writes,
-       VocabularyAttributes{s.vocabulary, 0, 1, input_gradient, weight_gradient, scaled});
+       VocabularyAttributes{s.vocabulary, 0, 1, input_gradient, weight_gradient, scaled, cap});
   b.result().projections = {{writes[0], writes[0]}};  // the loss itself
   b.result().reduction = std::max(s.vocabulary, static_cast<std::int64_t>(s.tokens));
   return b.result();
 }
 
 /// A vocabulary in three parts: the first by itself, the last two in one op, and the gradient of the first.
-OpCase vocabulary_case(DType storage, Scale scale, bool weight_gradient, std::uint32_t tokens, bool scaled = false) {
+OpCase vocabulary_case(DType storage, Scale scale, bool weight_gradient, std::uint32_t tokens, bool scaled = false,
+                       float cap = 0.0F) {
   Sizes s = sizes_of(scale);
   if (tokens > 0) s.tokens = tokens;
   CaseBuilder b(storage, s.tokens);
@@ -56,15 +57,15 @@ OpCase vocabulary_case(DType storage, Scale scale, bool weight_gradient, std::ui
   const TensorId above = b.saved("dx of the parts above", shape);
   const TensorId normalisers = b.saved_wide("normalisers", {s.tokens, 2});
   const TensorId dx = b.output("dx", shape);
-  VocabularyAttributes attributes{s.vocabulary, 0, 1};
+  VocabularyAttributes attributes{s.vocabulary, 0, 1, false, false, false, cap};
   b.op(OpKind::kVocabularyStatistics, {x, targets, w[0]}, {statistics, passed}, attributes);
-  attributes = {s.vocabulary, rows[0], 2, true, weight_gradient, scaled};
+  attributes = {s.vocabulary, rows[0], 2, true, weight_gradient, scaled, cap};
   std::vector<TensorId> reads = {passed, targets, w[1], w[2], statistics};
   if (scaled) reads.push_back(b.loss_scale(0.5));
   std::vector<TensorId> writes = {loss, above, normalisers};
   if (weight_gradient) writes.insert(writes.end(), {dw[1], dw[2]});
   b.op(OpKind::kVocabularyLoss, reads, writes, attributes);
-  attributes = {s.vocabulary, 0, 1, true, weight_gradient, scaled};
+  attributes = {s.vocabulary, 0, 1, true, weight_gradient, scaled, cap};
   const TensorId last = reads.back();
   reads = {passed, targets, w[0], normalisers, above};
   if (scaled) reads.push_back(last);
@@ -89,12 +90,15 @@ OpCase entropy_chunks(DType storage, Scale scale) {
 
 /// Its finite differences are those of the loss without the scale, which the others have been held to.
 OpCase entropy_scaled(DType storage, Scale scale) { return entropy_case(storage, scale, true, true, 0, true); }
+/// The largest logits come near the cap.
+OpCase entropy_cap(DType storage, Scale scale) { return entropy_case(storage, scale, true, true, 0, false, 8.0F); }
 OpCase vocabulary_whole(DType storage, Scale scale) { return vocabulary_case(storage, scale, true, 0); }
 OpCase vocabulary_frozen(DType storage, Scale scale) { return vocabulary_case(storage, scale, false, 0); }
 OpCase vocabulary_chunks(DType storage, Scale scale) {
   return vocabulary_case(storage, scale, true, scale == Scale::kOdd ? 832 : 2048);
 }
 OpCase vocabulary_scaled(DType storage, Scale scale) { return vocabulary_case(storage, scale, true, 0, true); }
+OpCase vocabulary_cap(DType storage, Scale scale) { return vocabulary_case(storage, scale, true, 0, false, 8.0F); }
 /// Each of three parts by itself.
 OpCase vocabulary_each(DType storage, Scale scale) {
   const Sizes s = sizes_of(scale);

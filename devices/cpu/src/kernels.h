@@ -71,6 +71,9 @@ void cached_attention(ThreadPool& pool, Storage storage, const TileUnits* units,
 std::size_t cached_attention_scratch(const AttentionShape& shape, const TileUnits* units, std::int64_t capacity,
                                      std::uint32_t threads);
 
+/// y = cap * tanh(x / cap) over n elements; y may be x.
+void soft_cap(ThreadPool& pool, Storage storage, float cap, const void* x, void* y, std::int64_t n);
+
 /// y = activation(gate) * up over n elements.
 void gated_activation(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate,
                       const void* up, void* y, std::int64_t n);
@@ -116,14 +119,15 @@ void column_scale_backward(ThreadPool& pool, Storage storage, const void* x, con
                            const void* dy, void* dx, float* dm, std::int64_t tokens, std::int64_t width,
                            std::byte* scratch);
 
-/// A chunk's logits of a part of the vocabulary, or of all of it.
+/// A chunk's logits of a part of the vocabulary, or of all of it, capped already.
 struct PartLogits {
   const float* logits = nullptr;          // [tokens, rows]
   const std::int32_t* targets = nullptr;  // [tokens] places within the part, negative where it is in another one
   std::int64_t tokens = 0;
   std::int64_t rows = 0;
+  float cap = 0.0F;  // 0: none
 };
-/// Their gradient: (softmax - onehot) * scale.
+/// Their gradient: (softmax - onehot) * scale, with a cap times the slope of a logit before it.
 struct PartGradient {
   void* to = nullptr;  // [filled_up, rows], null: not wanted; may be the logits themselves when `storage` is fp32
   Storage storage = Storage::kFloat32;

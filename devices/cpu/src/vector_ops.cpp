@@ -161,6 +161,16 @@ class Add final : public VectorOp {
   }
 };
 
+class SoftCap final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    soft_cap(context.pool, storage_, attributes<SoftCapAttributes>().cap, in(context, 0), out(context, 0),
+             read(0).elements());
+    return absl::OkStatus();
+  }
+};
+
 class Dropout final : public VectorOp {
  public:
   using VectorOp::VectorOp;
@@ -255,6 +265,8 @@ PreparedOr prepare_vector_op(const Preparation& preparation) {
       return std::make_unique<GatedActivationBackward>(preparation);
     case OpKind::kAdd:
       return std::make_unique<Add>(preparation);
+    case OpKind::kSoftCap:
+      return std::make_unique<SoftCap>(preparation);
     case OpKind::kDropout:
       return std::make_unique<Dropout>(preparation);
     case OpKind::kMagnitudeScale:

@@ -235,7 +235,7 @@ PartLogits Vocabulary::logits_of(const Scratch& scratch, const Part& part, std::
     const std::int64_t place = scratch.targets[row] - part.first_row;
     scratch.places[row] = place >= 0 && place < part.rows ? static_cast<std::int32_t>(place) : -1;
   }
-  return {scratch.logits + chunk_ * part.logits_before, scratch.places, rows, part.rows};
+  return {scratch.logits + chunk_ * part.logits_before, scratch.places, rows, part.rows, attributes_.cap};
 }
 
 PartGradient Vocabulary::gradient_of(const RunContext& context, const Scratch& scratch, const Part& part,
@@ -256,6 +256,10 @@ absl::Status Vocabulary::run_forward(const RunContext& context, const Scratch& s
     to_logits.out = {scratch.logits + chunk_ * part.logits_before};
     RONDO_RETURN_IF_ERROR(part.logits.run(context.pool, chunk.filled_up, {.a = x, .b = context.array(part.w)},
                                           to_logits, scratch.products));
+    if (attributes_.cap > 0.0F) {
+      float* logits = scratch.logits + chunk_ * part.logits_before;
+      soft_cap(context.pool, Storage::kFloat32, attributes_.cap, logits, logits, chunk.rows * part.rows);
+    }
     if (op_.kind == OpKind::kVocabularyGradient) continue;
     const PartLogits logits = logits_of(scratch, part, chunk.rows);
     if (gives_loss() && &part == &parts_.back()) {

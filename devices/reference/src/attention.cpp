@@ -1,6 +1,7 @@
 // Causal attention within sequences, its gradient, and attention to a cache.
 //
 // Query head h reads key head h / (H / Hkv). A query at position i of its sequence sees the keys i - window + 1 ... i.
+// A score is scale q . k, with a cap cap * tanh(scale q . k / cap).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -36,12 +37,27 @@ std::int64_t first_seen(std::int64_t first, std::int64_t last, std::uint32_t win
   return window == 0 ? first : std::max(first, last - static_cast<std::int64_t>(window) + 1);
 }
 
+/// A score, and its slope along scale q . k.
+struct Score {
+  double value;
+  double slope;
+};
+
+Score score_of(const AttentionAttributes& attributes, double product) {
+  const double score = static_cast<double>(attributes.scale) * product;
+  if (attributes.cap == 0.0F) return {score, 1.0};
+  const auto cap = static_cast<double>(attributes.cap);
+  const double part = std::tanh(score / cap);
+  return {cap * part, 1.0 - part * part};
+}
+
 /// Writes the output of one query row over keys first ... last and returns log(sum(e^score)).
 double attend(const Values& q, std::int64_t query, const Values& k, const Values& v, const Heads& heads,
-              std::int64_t head, std::int64_t first, std::int64_t last, double scale, Values& o) {
+              std::int64_t head, std::int64_t first, std::int64_t last, const AttentionAttributes& attributes,
+              Values& o) {
   std::vector<double> scores;
   for (std::int64_t j = first; j <= last; ++j) {
-    scores.push_back(scale * dot(q, query, k, heads.key(j, head), heads.size));
+    scores.push_back(score_of(attributes, dot(q, query, k, heads.key(j, head), heads.size)).value);
   }
   const double maximum = *std::max_element(scores.begin(), scores.end());
   double total = 0;
@@ -73,14 +89,13 @@ void attention(const Call& call) {
     for (std::int64_t t = sequences.begin(s); t < sequences.end(s); ++t) {
       const std::int64_t first = first_seen(sequences.begin(s), t, attributes.window);
       for (std::int64_t h = 0; h < heads.heads; ++h) {
-        lse.set(t * heads.heads + h,
-                attend(q, heads.query(t, h), k, v, heads, h, first, t, static_cast<double>(attributes.scale), o));
+        lse.set(t * heads.heads + h, attend(q, heads.query(t, h), k, v, heads, h, first, t, attributes, o));
       }
     }
   }
 }
 
-/// p = e^(score - lse); dv = p do; dscore = p (do . v - do . o); dq = scale dscore k; dk = scale dscore q.
+/// p = e^(score - lse); dv = p do; dscore = p (do . v - do . o) slope; dq = scale dscore k; dk = scale dscore q.
 void attention_backward(const Call& call) {
   const auto& attributes = call.attributes<AttentionAttributes>();
   const Values q = call.in(0), k = call.in(1), v = call.in(2), o = call.in(3), lse = call.in(4), d_o = call.in(5);
@@ -93,8 +108,9 @@ void attention_backward(const Call& call) {
   const auto pair = [&](std::int64_t t, std::int64_t h, std::int64_t j, double delta) {
     const std::int64_t query = heads.query(t, h);
     const std::int64_t key = heads.key(j, h);
-    const double p = std::exp(scale * dot(q, query, k, key, heads.size) - lse[t * heads.heads + h]);
-    const double dscore = scale * p * (dot(d_o, query, v, key, heads.size) - delta);
+    const Score score = score_of(attributes, dot(q, query, k, key, heads.size));
+    const double p = std::exp(score.value - lse[t * heads.heads + h]);
+    const double dscore = scale * p * (dot(d_o, query, v, key, heads.size) - delta) * score.slope;
     for (std::int64_t d = 0; d < heads.size; ++d) {
       dq[static_cast<std::size_t>(query + d)] += dscore * k[key + d];
       dk[static_cast<std::size_t>(key + d)] += dscore * q[query + d];
@@ -139,8 +155,8 @@ void cached_attention(const Call& call) {
   for (std::int64_t t = 0; t < real; ++t) {
     const std::int64_t first = first_seen(0, positions[t], attributes.window);
     for (std::int64_t h = 0; h < heads.heads; ++h) {
-      lse.set(t * heads.heads + h, attend(q, heads.query(t, h), k_cache, v_cache, heads, h, first, positions[t],
-                                          static_cast<double>(attributes.scale), o));
+      lse.set(t * heads.heads + h,
+              attend(q, heads.query(t, h), k_cache, v_cache, heads, h, first, positions[t], attributes, o));
     }
   }
 }

@@ -1,4 +1,4 @@
-// Norm, rotary embedding, gated activation, addition, dropout.
+// Norm, rotary embedding, gated activation, addition, soft cap, dropout.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -176,6 +176,13 @@ void add(const Call& call) {
   const bool alone = call.op.reads.size() == 1;
   Values y = call.out(0);
   for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, alone ? a[i] : a[i] + call.in(1)[i]);
+}
+
+void soft_cap(const Call& call) {
+  const auto cap = static_cast<double>(call.attributes<SoftCapAttributes>().cap);
+  const Values x = call.in(0);
+  Values y = call.out(0);
+  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, cap * std::tanh(x[i] / cap));
 }
 
 void dropout(const Call& call) {

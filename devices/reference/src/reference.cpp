@@ -74,6 +74,8 @@ void run(const reference::Call& call) {
       return reference::gated_activation_backward(call);
     case OpKind::kAdd:
       return reference::add(call);
+    case OpKind::kSoftCap:
+      return reference::soft_cap(call);
     case OpKind::kDropout:
       return reference::dropout(call);
     case OpKind::kMagnitudeScale:

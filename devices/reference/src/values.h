@@ -121,6 +121,7 @@ void rope(const Call& call);
 void gated_activation(const Call& call);
 void gated_activation_backward(const Call& call);
 void add(const Call& call);
+void soft_cap(const Call& call);
 void dropout(const Call& call);
 void magnitude_scale(const Call& call);
 void column_scale(const Call& call);

@@ -37,6 +37,8 @@ class Vocabulary {
     return first;
   }
 
+  double cap() const { return static_cast<double>(attributes_.cap); }
+
   std::vector<double> logits(std::uint32_t part, std::int64_t token) const {
     const Values w = call_.in(2 + part);
     std::vector<double> row(static_cast<std::size_t>(w.extent(0)));
@@ -44,6 +46,9 @@ class Vocabulary {
       for (std::int64_t c = 0; c < width(); ++c) {
         row[static_cast<std::size_t>(v)] += x_[token * width() + c] * w[v * width() + c];
       }
+    }
+    for (double& logit : row) {
+      if (cap() > 0) logit = cap() * std::tanh(logit / cap());
     }
     return row;
   }
@@ -67,7 +72,8 @@ class Vocabulary {
     return s;
   }
 
-  /// dx += p w and dw += p^T x of one part and token, p = (softmax - onehot) * loss scale.
+  /// dx += p w and dw += p^T x of one part and token, p = (softmax - onehot) * loss scale, times a capped logit's
+  /// slope.
   void add_gradients(std::uint32_t part, std::int64_t token, const Normaliser& normaliser, std::vector<double>& dx,
                      std::vector<double>& dw) const {
     const double scale = attributes_.has_loss_scale ? call_.in(call_.op.reads.size() - 1)[0] : 1.0;
@@ -75,7 +81,8 @@ class Vocabulary {
     const Values w = call_.in(2 + part);
     for (std::size_t v = 0; v < p.size(); ++v) {
       const bool hit = static_cast<std::int64_t>(v) == target(token) - first_row(part);
-      p[v] = (std::exp(p[v] - normaliser.maximum) * normaliser.inverse - (hit ? 1.0 : 0.0)) * scale;
+      const double slope = cap() > 0 ? 1.0 - p[v] / cap() * (p[v] / cap()) : 1.0;
+      p[v] = (std::exp(p[v] - normaliser.maximum) * normaliser.inverse - (hit ? 1.0 : 0.0)) * scale * slope;
       for (std::int64_t c = 0; c < width(); ++c) {
         const std::int64_t place = static_cast<std::int64_t>(v) * width() + c;
         dx[static_cast<std::size_t>(c)] += p[v] * w[place];

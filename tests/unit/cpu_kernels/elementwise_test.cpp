@@ -1,4 +1,4 @@
-// Elementwise kernels against fp64: conversions, add, gated activations, dropout.
+// Elementwise kernels against fp64: conversions, add, the soft cap, gated activations, dropout.
 #include <cmath>
 #include <limits>
 
@@ -139,6 +139,26 @@ TEST(Add, OddSizes_RoundsOnce) {
         ASSERT_EQ(y[i], want[0]) << i;
       }
     }
+  });
+}
+
+/// Of small numbers nothing is lost, far from zero it is the cap itself.
+TEST(SoftCap, WideRange_AgreesWithDouble) {
+  for_each_target([] {
+    constexpr float kCap = 30.0F;
+    std::vector<float> values = random_values(kOdd, 7, 60.0F);
+    for (const float small : {0.0F, 1e-30F, -1e-6F, 3e-3F, 0.9F}) values.push_back(small);
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const float far : {400.0F, -1e9F, infinity, -infinity}) values.push_back(far);
+    values.push_back(std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> got(values.size());
+    ThreadPool pool(2);
+    soft_cap(pool, Storage::kFloat32, kCap, values.data(), got.data(), static_cast<std::int64_t>(values.size()));
+    for (std::size_t i = 0; i + 1 < values.size(); ++i) {
+      const double want = 30.0 * std::tanh(static_cast<double>(values[i]) / 30.0);
+      ASSERT_NEAR(static_cast<double>(got[i]), want, 4 * 0x1.0p-23 * std::abs(want)) << values[i];
+    }
+    EXPECT_TRUE(std::isnan(got.back()));
   });
 }
 

@@ -94,6 +94,15 @@ HWY_INLINE hn::Mask<Floats> visible_lanes(std::int64_t column, Visible visible) 
   return hn::RebindMask(Floats(), hn::Lt(after, hn::Set(Bits(), static_cast<std::uint32_t>(count))));
 }
 
+/// scores -> cap * tanh(score) in columns begin ... end - 1: queries were loaded times scale / cap.
+HWY_INLINE void cap_row(float* scores, std::int64_t begin, std::int64_t end, float cap) {
+  const auto most = splat(cap);
+  for (std::int64_t i = begin; i < end; i += lanes()) store(hn::Mul(tanh_of(load(scores + i)), most), scores + i);
+}
+
+/// What queries are multiplied by.
+HWY_INLINE float query_factor(float scale, float cap) { return cap > 0.0F ? scale / cap : scale; }
+
 /// The running softmax of one row.
 struct RowState {
   float maximum;
@@ -179,14 +188,17 @@ HWY_INLINE TokenRange fill_positions(const AttentionLayout& layout, std::int64_t
 
 /// All panels of a block of queries against one packed block of keys.
 HWY_INLINE void attend_keys(const AttentionLayout& layout, std::int64_t rows, std::int64_t first, std::int64_t count,
-                            std::uint32_t window, const ForwardScratch& scratch) {
+                            const AttentionAttributes& attributes, const ForwardScratch& scratch) {
   const std::int64_t columns = round_up_to_lanes(layout.head_dim);
   for (std::int64_t row = 0; row < rows; row += kPanel) {
-    const PanelView view = view_of(scratch.positions + row, first, count, window);
+    const PanelView view = view_of(scratch.positions + row, first, count, attributes.window);
     if (view.empty()) continue;
     const Left<false> queries{scratch.queries + row * layout.width, layout.width};
     product_panel<Into::kNothing>(queries, {scratch.transposed + view.begin, kKeys},
                                   {scratch.scores + view.begin, kKeys}, view.end - view.begin, layout.head_dim);
+    for (std::int64_t i = 0; i < kPanel && attributes.cap > 0.0F; ++i) {
+      cap_row(scratch.scores + i * kKeys, view.begin, view.end, attributes.cap);
+    }
     float shrink[kPanel];
     for (std::int64_t i = 0; i < kPanel; ++i) {
       shrink[i] = soften_row(scratch.scores + i * kKeys, view.rows[i], view.begin, view.end, scratch.states[row + i]);
@@ -218,7 +230,7 @@ template <typename T>
 HWY_NOINLINE void attend_block(const AttentionLayout& layout, const AttentionAttributes& attributes,
                                const ForwardBlock<T>& block, const ForwardScratch& scratch) {
   const std::int64_t rows = layout.whole_panels(block.tokens * layout.group);
-  load_queries(layout, block.q, block.tokens, attributes.scale, scratch.queries);
+  load_queries(layout, block.q, block.tokens, query_factor(attributes.scale, attributes.cap), scratch.queries);
   std::memset(scratch.outputs, 0, static_cast<std::size_t>(rows * layout.width) * sizeof(float));
   for (std::int64_t row = 0; row < rows; ++row) scratch.states[row] = {std::numeric_limits<float>::lowest(), 0.0F};
   const TokenRange span =
@@ -229,7 +241,7 @@ HWY_NOINLINE void attend_block(const AttentionLayout& layout, const AttentionAtt
     load_keys(layout, block.k + first * stride, count, scratch.keys);
     transpose_keys(scratch.keys, count, layout.width, scratch.transposed);
     load_keys(layout, block.v + first * stride, count, scratch.keys);
-    attend_keys(layout, rows, first, count, attributes.window, scratch);
+    attend_keys(layout, rows, first, count, attributes, scratch);
   }
   store_outputs(layout, block, scratch.outputs, [&](std::int64_t row) { return scratch.states[row]; });
 }

@@ -1,7 +1,8 @@
 // Attention backward on one sequence and key head: the work on a pair of blocks, whatever the order of pairs.
 //
 // Scores are computed again from lse. With P the weights, delta = rowsum(dO O) and dS = P (dO V^T - delta):
-// dV = P^T dO,  dK = dS^T (scale Q),  dQ = scale dS K. What a pair of blocks needs of scratch and arithmetic is
+// dV = P^T dO,  dK = dS^T (scale Q),  dQ = scale dS K. With a cap dS is also times the capped score's slope, and scores
+// are made of queries times scale / cap. What a pair of blocks needs of scratch and arithmetic is
 // VectorBackward's, or TileBackward's (tile_attention_backward-inl.h).
 #if defined(RONDO_CPU_KERNELS_ATTENTION_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDO_CPU_KERNELS_ATTENTION_BACKWARD_INL_H_
@@ -31,6 +32,7 @@ struct BackwardProblem {
   T* dv;
   float scale;
   std::uint32_t window;
+  float cap;          // 0: none
   float* key_sums;    // [kv_heads][tokens][width]
   float* value_sums;  // likewise
   float key_factor;   // by which the sums are multiplied to give dK
@@ -162,7 +164,8 @@ class VectorBackward : public SequencePairs<T> {
 
   HWY_NOINLINE void load_query_block(Span queries) const {
     const std::int64_t place = this->query_place(queries.first);
-    load_queries(layout_, problem_.q + place * layout_.head_dim, queries.count, problem_.scale, scratch_.queries);
+    load_queries(layout_, problem_.q + place * layout_.head_dim, queries.count,
+                 query_factor(problem_.scale, problem_.cap), scratch_.queries);
     load_queries(layout_, problem_.d_o + place * layout_.head_dim, queries.count, 1.0F, scratch_.slopes);
     fill_positions(layout_, queries.count, queries.first, nullptr, scratch_.positions);
     this->load_statistics(queries, 1.0F, scratch_.lse, scratch_.delta);
@@ -225,15 +228,19 @@ class VectorBackward : public SequencePairs<T> {
                                     {scratch_.values_transposed + view.begin, kKeys}, {slopes + view.begin, kKeys},
                                     columns, layout_.head_dim);
     }
-    for (std::int64_t i = 0; i < kPanel; ++i) {
-      finish_row(weights + i * kKeys, slopes + i * kKeys, view, view.rows[i], scratch_.lse[row + i],
-                 scratch_.delta[row + i]);
-    }
+    const auto finish = [&](auto capped) HWY_ATTR {
+      for (std::int64_t i = 0; i < kPanel; ++i) {
+        finish_row<decltype(capped)::value>(weights + i * kKeys, slopes + i * kKeys, view, view.rows[i],
+                                            scratch_.lse[row + i], scratch_.delta[row + i], problem_.cap);
+      }
+    };
+    problem_.cap > 0.0F ? finish(std::true_type{}) : finish(std::false_type{});
   }
 
   /// Scores -> P, dO V^T -> dS; zeros in all columns that are not visible.
+  template <bool kCapped>
   static HWY_INLINE void finish_row(float* weights, float* slopes, const PanelView& view, Visible visible, float lse,
-                                    float delta) {
+                                    float delta, float cap) {
     const auto shift = splat(lse);
     const auto mean = splat(delta);
     for (std::int64_t i = 0; i < kKeys; i += lanes()) {
@@ -241,8 +248,15 @@ class VectorBackward : public SequencePairs<T> {
       auto slope = zero();
       if (!visible.empty() && i >= view.begin && i < view.end) {
         const auto seen = visible_lanes(i, visible);
-        weight = hn::IfThenElseZero(seen, exp_of(hn::Sub(load(weights + i), shift)));
+        auto score = load(weights + i);
+        auto part = zero();
+        if constexpr (kCapped) {
+          part = tanh_of(score);
+          score = hn::Mul(part, splat(cap));
+        }
+        weight = hn::IfThenElseZero(seen, exp_of(hn::Sub(score, shift)));
         slope = hn::IfThenElseZero(seen, hn::Mul(weight, hn::Sub(load(slopes + i), mean)));
+        if constexpr (kCapped) slope = hn::NegMulAdd(hn::Mul(slope, part), part, slope);
       }
       store(weight, weights + i);
       store(slope, slopes + i);

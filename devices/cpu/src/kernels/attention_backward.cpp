@@ -200,9 +200,12 @@ void backward_any(ThreadPool& pool, Storage storage, const TileUnits* units, con
                                      .dv = static_cast<T*>(p.dv),
                                      .scale = attributes.scale,
                                      .window = attributes.window,
+                                     .cap = attributes.cap,
                                      .key_sums = key_sums,
                                      .value_sums = value_sums,
-                                     .key_factor = units == nullptr ? 1.0F : attributes.scale};
+                                     .key_factor = units != nullptr        ? attributes.scale
+                                                   : attributes.cap > 0.0F ? attributes.cap
+                                                                           : 1.0F};
     const BackwardRun run{pool, scratch + carver.size(), backward_scratch(shape, units)};
     if constexpr (std::is_same_v<T, Bf16>) {
       if (units != nullptr) return backward_typed<TileBackward>(run, problem);

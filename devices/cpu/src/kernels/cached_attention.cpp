@@ -101,8 +101,8 @@ HWY_INLINE void attend_chunk(const CachedProblem<T>& problem, const Partial& par
     const std::int64_t at = (place + h) * partial.chunks + chunk;
     outputs[h] = partial.outputs + at * layout.width;
     partial.states[at] = {std::numeric_limits<float>::lowest(), 0.0F};
-    load_row(problem.q + (place + h) * layout.head_dim, layout.head_dim, layout.width, problem.attributes.scale,
-             scratch + h * layout.width);
+    load_row(problem.q + (place + h) * layout.head_dim, layout.head_dim, layout.width,
+             query_factor(problem.attributes.scale, problem.attributes.cap), scratch + h * layout.width);
   }
   if (seen.empty()) return;
   const std::int64_t stride = layout.kv_heads * layout.head_dim;
@@ -112,8 +112,10 @@ HWY_INLINE void attend_chunk(const CachedProblem<T>& problem, const Partial& par
                  kChunkKeys);
   }
   for (std::int64_t h = 0; h < kCount; ++h) {
-    soften_row(scores + h * kChunkKeys, seen, round_down_to_lanes(seen.lo), round_up_to_lanes(seen.hi),
-               partial.states[(place + h) * partial.chunks + chunk]);
+    const std::int64_t begin = round_down_to_lanes(seen.lo);
+    const std::int64_t end = round_up_to_lanes(seen.hi);
+    if (problem.attributes.cap > 0.0F) cap_row(scores + h * kChunkKeys, begin, end, problem.attributes.cap);
+    soften_row(scores + h * kChunkKeys, seen, begin, end, partial.states[(place + h) * partial.chunks + chunk]);
   }
   weigh<kCount>(scores + seen.lo, problem.v_cache + key_at + seen.lo * stride, stride, seen.hi - seen.lo,
                 layout.head_dim, outputs);

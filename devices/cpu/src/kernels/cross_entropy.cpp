@@ -88,23 +88,38 @@ RowSums joined(const float* statistics, const RowSums& part) {
   return {maximum, share(statistics[0], static_cast<double>(statistics[1])) + share(part.maximum, part.sum)};
 }
 
-template <typename T>
-void write_gradient(const float* row, const float* normaliser, std::int64_t target, T* gradient, float scale,
-                    std::int64_t rows) {
+/// kCapped: of logits cap * tanh(x / cap) along x.
+template <bool kCapped, typename T>
+void write_gradient(const PartLogits& part, std::int64_t token, const float* normaliser, T* gradient, float scale) {
+  const float* row = part.logits + token * part.rows;
+  const std::int64_t target = part.targets[token];
   const auto shift = splat(normaliser[0]);
   const auto inverse = splat(normaliser[1]);
   const auto probability = [=](Vector x) HWY_ATTR { return hn::Mul(exp_of(hn::Sub(x, shift)), inverse); };
+  const auto inverse_cap = splat(kCapped ? 1.0F / part.cap : 0.0F);
+  const auto with_slope = [=](Vector gradient_of_capped, Vector x) HWY_ATTR {
+    if constexpr (!kCapped) return gradient_of_capped;
+    const auto t = hn::Mul(x, inverse_cap);
+    return hn::NegMulAdd(hn::Mul(gradient_of_capped, t), t, gradient_of_capped);
+  };
   // Taken before the row is written: gradient may be the logits themselves.
   const auto factor = splat(scale);
-  const auto at_target = hn::Mul(hn::Sub(probability(splat(row[HWY_MAX(target, 0)])), splat(1.0F)), factor);
-  for_vectors(rows, [=](std::int64_t i, auto extent) HWY_ATTR {
-    const auto p = probability(load(row + i, extent));
-    store(hn::Mul(p, factor), gradient + i, extent);
+  const auto hit = splat(row[HWY_MAX(target, 0)]);
+  const auto at_target = with_slope(hn::Mul(hn::Sub(probability(hit), splat(1.0F)), factor), hit);
+  for_vectors(part.rows, [=](std::int64_t i, auto extent) HWY_ATTR {
+    const auto x = load(row + i, extent);
+    store(with_slope(hn::Mul(probability(x), factor), x), gradient + i, extent);
   });
   if (target < 0) return;
   T value[hn::MaxLanes(Floats())];
   store(at_target, value);
   gradient[target] = value[0];
+}
+
+template <typename T>
+void write_gradient(const PartLogits& part, std::int64_t token, const float* normaliser, T* gradient, float scale) {
+  if (part.cap > 0.0F) return write_gradient<true>(part, token, normaliser, gradient, scale);
+  write_gradient<false>(part, token, normaliser, gradient, scale);
 }
 
 /// Calls `work(token, row of the gradient)` for each token; the row is null where no gradient is wanted. Rows past the
@@ -153,7 +168,7 @@ void loss_any(ThreadPool& pool, const PartLogits& last, const float* statistics,
       float* normaliser = normalisers + token * 2;
       normaliser[0] = all.maximum;
       normaliser[1] = static_cast<float>(1.0 / all.sum);
-      if (to != nullptr) write_gradient(row, normaliser, target, to, scale, last.rows);
+      if (to != nullptr) write_gradient(last, token, normaliser, to, scale);
     });
   });
 }
@@ -163,8 +178,7 @@ void gradient_any(ThreadPool& pool, const PartLogits& part, const float* normali
     using T = decltype(type);
     const float scale = gradient.scale;
     for_tokens<T>(pool, part, gradient, [=](std::int64_t token, T* to) HWY_ATTR {
-      write_gradient(part.logits + token * part.rows, normalisers + token * 2, part.targets[token], to, scale,
-                     part.rows);
+      write_gradient(part, token, normalisers + token * 2, to, scale);
     });
   });
 }

@@ -1,4 +1,4 @@
-// Elementwise kernels: add, and the gated activations (SiLU, GELU, its tanh form) forward and backward.
+// Elementwise kernels: add, the soft cap, and the gated activations (SiLU, GELU, its tanh form) forward and backward.
 //
 // Sigmoid is e^-|x| and one division, GELU the complementary error function: no cancellation on either side.
 #undef HWY_TARGET_INCLUDE
@@ -130,6 +130,17 @@ void add_typed(ThreadPool& pool, const T* a, const T* b, T* y, std::int64_t n) {
   });
 }
 
+template <typename T>
+void soft_cap_typed(ThreadPool& pool, float cap, const T* x, T* y, std::int64_t n) {
+  for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
+    const auto most = splat(cap);
+    const auto inverse = splat(1.0F / cap);
+    for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
+      store(hn::Mul(tanh_of(hn::Mul(load(x + begin + i, extent), inverse)), most), y + begin + i, extent);
+    });
+  });
+}
+
 struct SigmoidAlone {
   static HWY_INLINE Vector value(Vector x) { return sigmoid(x).value; }
   static HWY_INLINE Activated both(Vector x) {
@@ -227,6 +238,13 @@ void add_any(ThreadPool& pool, Storage storage, const void* a, const void* b, vo
   });
 }
 
+void soft_cap_any(ThreadPool& pool, Storage storage, float cap, const void* x, void* y, std::int64_t n) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    soft_cap_typed(pool, cap, static_cast<const T*>(x), static_cast<T*>(y), n);
+  });
+}
+
 void gated_any(ThreadPool& pool, Storage storage, const GatedActivationAttributes& attributes, const void* gate,
                const void* up, void* y, std::int64_t n) {
   with_storage(storage, [&](auto type) {
@@ -254,11 +272,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rondo::devices::cpu {
 HWY_EXPORT(add_any);
+HWY_EXPORT(soft_cap_any);
 HWY_EXPORT(gated_any);
 HWY_EXPORT(gated_backward_any);
 
 void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* y, std::int64_t n) {
   HWY_DYNAMIC_DISPATCH(add_any)(pool, storage, a, b, y, n);
+}
+
+void soft_cap(ThreadPool& pool, Storage storage, float cap, const void* x, void* y, std::int64_t n) {
+  HWY_DYNAMIC_DISPATCH(soft_cap_any)(pool, storage, cap, x, y, n);
 }
 
 void gated_activation(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate,

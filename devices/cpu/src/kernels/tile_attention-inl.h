@@ -81,6 +81,16 @@ HWY_INLINE float soften(const float* scores, Visible visible, Columns columns, f
   return sum_of(hn::Add(first_sum, second_sum));
 }
 
+/// scores -> tanh(factor score).
+HWY_INLINE void cap_scores(const AttentionLayout& layout, Columns columns, float factor, float* scores) {
+  const auto scale = splat(factor);
+  for (std::int64_t i = 0; i < kTile; ++i, scores += layout.keys) {
+    for (std::int64_t j = columns.begin; j < columns.end; j += lanes()) {
+      store(tanh_of(hn::Mul(load(scores + j), scale)), scores + j);
+    }
+  }
+}
+
 /// The running softmax of a panel that begins with `row`: scores -> weights, outputs and sums shrunk to the new maxima.
 HWY_INLINE void soften_panel(const AttentionLayout& layout, std::int64_t row, const Visible* rows, Columns columns,
                              float factor, const TileForwardScratch& scratch) {
@@ -118,12 +128,12 @@ HWY_INLINE void soften_panel(const AttentionLayout& layout, std::int64_t row, co
 }
 
 /// One panel of queries against one packed block of keys.
-HWY_INLINE void attend_panel(const AttentionLayout& layout, std::int64_t row, Span keys, std::uint32_t window,
-                             float factor, const TileForwardScratch& scratch) {
+HWY_INLINE void attend_panel(const AttentionLayout& layout, std::int64_t row, Span keys,
+                             const AttentionAttributes& attributes, const TileForwardScratch& scratch) {
   Visible rows[kTile];
   Visible all{layout.keys, 0};
   for (std::int64_t i = 0; i < kTile; ++i) {
-    rows[i] = visible_to(scratch.positions[row + i], keys.first, keys.count, window);
+    rows[i] = visible_to(scratch.positions[row + i], keys.first, keys.count, attributes.window);
     if (!rows[i].empty()) all = {HWY_MIN(all.lo, rows[i].lo), HWY_MAX(all.hi, rows[i].hi)};
   }
   if (all.empty()) return;
@@ -138,7 +148,9 @@ HWY_INLINE void attend_panel(const AttentionLayout& layout, std::int64_t row, Sp
                           .columns = columns.count(),
                           .inner = layout.width,
                           .add = false});
-  soften_panel(layout, row, rows, columns, factor, scratch);
+  const bool capped = attributes.cap > 0.0F;
+  if (capped) cap_scores(layout, columns, attributes.scale / attributes.cap, scratch.scores);
+  soften_panel(layout, row, rows, columns, (capped ? attributes.cap : attributes.scale) * kLog2E, scratch);
   layout.units->multiply({.a = scratch.weights + columns.begin,
                           .a_stride = layout.keys,
                           .b = scratch.values + columns.begin / 2 * layout.width,
@@ -161,7 +173,6 @@ inline HWY_NOINLINE void attend_block(const AttentionLayout& layout, const Atten
   const TokenRange span =
       fill_positions(layout, block.tokens, block.first_position, block.positions, scratch.positions);
   const std::int64_t stride = layout.kv_heads * layout.head_dim;
-  const float factor = attributes.scale * kLog2E;
   for (std::int64_t first = layout.first_key_block(span.begin, attributes.window); first < span.end;
        first += layout.keys) {
     const Span keys{first, HWY_MIN(layout.keys, span.end - first)};
@@ -170,7 +181,7 @@ inline HWY_NOINLINE void attend_block(const AttentionLayout& layout, const Atten
     copy_keys(layout, block.v + first * stride, keys.count, scratch.rows);
     pairs_of_rows(scratch.rows, whole_tiles(keys.count), layout.width, scratch.values);
     for (std::int64_t row = 0; row < rows; row += kTile) {
-      attend_panel(layout, row, keys, attributes.window, factor, scratch);
+      attend_panel(layout, row, keys, attributes, scratch);
     }
   }
   store_outputs(layout, block, scratch.outputs, [&](std::int64_t row) {

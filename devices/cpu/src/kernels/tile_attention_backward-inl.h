@@ -67,7 +67,10 @@ class TileBackward : public SequencePairs<Bf16> {
 
   HWY_INLINE TileBackward(const BackwardProblem<Bf16>& problem, const TileBackwardScratch& scratch, TokenRange sequence,
                           std::int64_t kv_head)
-      : SequencePairs(problem, sequence, kv_head), scratch_(scratch), factor_(problem.scale * kLog2E) {}
+      : SequencePairs(problem, sequence, kv_head),
+        scratch_(scratch),
+        factor_(problem.cap > 0.0F ? problem.scale / problem.cap : problem.scale * kLog2E),
+        cap_(problem.cap * kLog2E) {}
 
   HWY_NOINLINE void load_query_block(Span queries) const {
     const std::int64_t place = query_place(queries.first);
@@ -187,10 +190,14 @@ class TileBackward : public SequencePairs<Bf16> {
     hn::Vec<Bits> slope;
   };
   /// One vector of a row; `visible` null: all of it.
+  template <bool kCapped>
   HWY_INLINE Finished finish(std::int64_t row, std::int64_t column, const Visible* visible) const {
     const std::int64_t at = row * layout_.rows + column;
-    auto weight = exp2_of(hn::MulSub(load(scratch_.scores + at), splat(factor_), load(scratch_.lse + column)));
+    auto score = load(scratch_.scores + at);
+    if constexpr (kCapped) score = tanh_of(hn::Mul(score, splat(factor_)));
+    auto weight = exp2_of(hn::MulSub(score, splat(kCapped ? cap_ : factor_), load(scratch_.lse + column)));
     auto slope = hn::Mul(weight, hn::Sub(load(scratch_.dots + at), load(scratch_.delta + column)));
+    if constexpr (kCapped) slope = hn::NegMulAdd(hn::Mul(slope, score), score, slope);
     if (visible != nullptr) {
       const auto seen = visible_lanes(column, *visible);
       weight = hn::IfThenElseZero(seen, weight);
@@ -202,19 +209,23 @@ class TileBackward : public SequencePairs<Bf16> {
   /// Rows `row` and row + 1 of the panel.
   HWY_INLINE void finish_rows(std::int64_t row, Visible upper, Visible lower, Columns columns,
                               std::uint32_t* pairs) const {
-    if (columns.within(upper) && columns.within(lower)) return finish_columns(row, nullptr, nullptr, columns, pairs);
-    finish_columns(row, &upper, &lower, columns, pairs);
+    const bool whole = columns.within(upper) && columns.within(lower);
+    const Visible* above = whole ? nullptr : &upper;
+    const Visible* below = whole ? nullptr : &lower;
+    if (cap_ > 0.0F) return finish_columns<true>(row, above, below, columns, pairs);
+    finish_columns<false>(row, above, below, columns, pairs);
   }
+  template <bool kCapped>
   HWY_INLINE void finish_columns(std::int64_t row, const Visible* upper, const Visible* lower, Columns columns,
                                  std::uint32_t* pairs) const {
     const std::int64_t step = lanes();
     Bf16* weights = scratch_.weights + row * layout_.rows;
     Bf16* slopes = scratch_.score_slopes + row * layout_.rows;
     for (std::int64_t i = columns.begin; i < columns.end; i += 2 * step) {
-      const Finished upper_first = finish(row, i, upper);
-      const Finished upper_second = finish(row, i + step, upper);
-      const Finished lower_first = finish(row + 1, i, lower);
-      const Finished lower_second = finish(row + 1, i + step, lower);
+      const Finished upper_first = finish<kCapped>(row, i, upper);
+      const Finished upper_second = finish<kCapped>(row, i + step, upper);
+      const Finished lower_first = finish<kCapped>(row + 1, i, lower);
+      const Finished lower_second = finish<kCapped>(row + 1, i + step, lower);
       store_halves(upper_first.weight, upper_second.weight, weights + i);
       store_halves(lower_first.weight, lower_second.weight, weights + layout_.rows + i);
       store_halves(upper_first.slope, upper_second.slope, slopes + i);
@@ -246,7 +257,8 @@ class TileBackward : public SequencePairs<Bf16> {
   }
 
   const TileBackwardScratch& scratch_;
-  float factor_;
+  float factor_;  // of scores, with a cap before their tanh
+  float cap_;     // of that, in powers of two
 };
 
 }  // namespace rondo::devices::cpu::HWY_NAMESPACE

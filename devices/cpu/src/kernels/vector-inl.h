@@ -166,6 +166,26 @@ HWY_INLINE Vector exp2_of(Vector x) {
   return hn::Mul(hn::MulAdd(q, r, splat(1.0F)), power);
 }
 
+/// Within 3 ulp; NaN for NaN. (e^2x - 1) / (e^2x + 1), the numerator without cancellation: with 2x = n ln 2 + r as in
+/// exp_of() it is 2^n (e^r - 1) + (2^n - 1).
+HWY_INLINE Vector tanh_of(Vector x) {
+  constexpr float kWhole = 0x1.8p23F + 127.0F;
+  // Beyond, it is 1. Of a number and a NaN x86 takes the second.
+  const auto twice = hn::Max(splat(-20.0F), hn::Min(splat(20.0F), hn::Add(x, x)));
+  const auto biased = hn::MulAdd(twice, splat(1.44269504088896F), splat(kWhole));
+  const auto power = hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::BitCast(Bits(), biased)));
+  const auto n = hn::Sub(biased, splat(kWhole));
+  auto r = hn::NegMulAdd(n, splat(0.693359375F), twice);
+  r = hn::NegMulAdd(n, splat(-2.12194440054690e-4F), r);
+  auto q = hn::MulAdd(splat(0.0013926376F), r, splat(0.008363333082F));
+  q = hn::MulAdd(q, r, splat(0.04166655346F));
+  q = hn::MulAdd(q, r, splat(0.1666657606F));
+  q = hn::MulAdd(q, r, splat(0.5F));
+  const auto rest = hn::MulAdd(hn::Mul(q, r), r, r);  // e^r - 1
+  const auto less = hn::MulAdd(power, rest, hn::Sub(power, splat(1.0F)));
+  return hn::Div(less, hn::Add(less, splat(2.0F)));
+}
+
 using Quad = hn::FixedTag<float, 4>;
 inline constexpr std::int64_t kQuad = 4;
 

@@ -48,7 +48,7 @@ enum class OpKind : std::uint8_t {
   // Direction -1 is the transpose (the gradient).
   kRope,
   // reads: q [T, H, D], k [T, Hkv, D], v [T, Hkv, D], bounds   writes: o [T, H, D], lse fp32 [T, H]
-  // causal within each sequence; padding tokens give o = 0, lse = 0
+  // causal within each sequence; padding tokens give o = 0, lse = 0. With a cap a score s is cap * tanh(s / cap).
   kAttention,
   // reads: q, k, v, o, lse, do, bounds                writes: dq, dk, dv
   kAttentionBackward,
@@ -92,6 +92,8 @@ enum class OpKind : std::uint8_t {
   kGatedActivationBackward,
   // reads: a, [b]                                     writes: a (+ b)
   kAdd,
+  // Of generation, behind the head. reads: x          writes: cap * tanh(x / cap)
+  kSoftCap,
   // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p), or x less that
   // keep follows from (key, layer, site, channel)
   kDropout,
@@ -110,12 +112,13 @@ enum class OpKind : std::uint8_t {
   // part has come. Its normaliser, fp32 [T, 2]: the largest logit of all parts, and 1 over the sum of exponentials
   // over it. Tokens without a target have zeros. Gradients are times the loss scale, fp32 [1] (1 without one), and
   // not divided by anything. Parts are taken in rising order for statistics, in falling order for dx, which is
-  // rounded to its dtype after each: so the bits do not depend on which of them are parts of one op.
+  // rounded to its dtype after each: so the bits do not depend on which of them are parts of one op. With a cap a logit
+  // l is cap * tanh(l / cap), in all that follows from it.
   // reads: x [T, C], targets [T], w [N, C], [statistics of the parts before]   writes: statistics, y [T, C] = x
   kVocabularyStatistics,
   // The last parts or all, one w each. reads: x, targets, w..., [statistics of the parts before], [loss scale]
   // writes: loss fp64 [1], [dx, [normalisers where there are parts before], [dw fp32 [N, C] += of each]]
-  // loss = sum over targets of -log softmax(x w^T)[target]
+  // loss = sum over targets of -log softmax(x w^T)[target], where x w^T is capped if there is a cap
   kVocabularyLoss,
   // reads: x, targets, w, normalisers, dx of the parts above, [loss scale]
   // writes: dx with this part's, [normalisers once more where there are parts before], [dw fp32 [N, C] +=]
@@ -250,6 +253,11 @@ struct RopeAttributes {
 struct AttentionAttributes {
   float scale = 1.0F;
   std::uint32_t window = 0;  // a query at position i sees keys i - window + 1 ... i; 0: all before it
+  float cap = 0.0F;          // of scores, behind the scale; 0: none
+};
+/// Of kSoftCap.
+struct SoftCapAttributes {
+  float cap = 1.0F;
 };
 /// Of kConvolution, kDecay and kDeltaRule and their gradients.
 struct DeltaAttributes {
@@ -284,6 +292,7 @@ struct VocabularyAttributes {
   bool has_input_gradient = false;
   bool has_weight_gradient = false;
   bool has_loss_scale = false;
+  float cap = 0.0F;  // of logits; 0: none
 };
 
 /// Of kRoute and its gradient.
@@ -312,7 +321,7 @@ struct AddRowsAttributes {
 using OpAttributes = std::variant<NoAttributes, EmbeddingAttributes, NormAttributes, MatMulAttributes, RopeAttributes,
                                   AttentionAttributes, DeltaAttributes, GatedActivationAttributes, DropoutAttributes,
                                   MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, RouteAttributes,
-                                  CombineAttributes, GroupAttributes, AddRowsAttributes>;
+                                  CombineAttributes, GroupAttributes, AddRowsAttributes, SoftCapAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;
