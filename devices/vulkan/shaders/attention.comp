@@ -1,7 +1,7 @@
 // Causal attention of one tile of queries: keys go by tile by tile, with the running maximum, sum and output rescaled.
 //
 // slots: q, k, v, bounds, o, lse, positions. sizes: tokens, heads, key heads, window, rows of
-// the cache. factors: scale.
+// the cache. factors: scale, cap.
 // Workgroups: tiles of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -87,7 +87,7 @@ void main() {
     [[unroll]] for (uint j = 0; j < kColumns; ++j) {
       const uint c = lane + j * kLanes;
       const int key = first + int(c);
-      own[j] = key >= seen_from && key <= seen_to ? own[j] * push.factors[0] : kLowest;
+      own[j] = key >= seen_from && key <= seen_to ? score_of(own[j] * push.factors[0]).x : kLowest;
       if (c < kTile) scores[row * kScores + c / 4][c % 4] = own[j];
     }
     barrier();

@@ -1,7 +1,7 @@
 // dk and dv of one tile of keys: over the query heads that share the key head, and over the queries that see the tile,
 // in rising order: dv = sum of p do, dk = scale * sum of ds q.
 //
-// slots: q, k, v, lse, do, bounds, delta, dk, dv. sizes: tokens, heads, key heads, window. factors: scale.
+// slots: q, k, v, lse, do, bounds, delta, dk, dv. sizes: tokens, heads, key heads, window. factors: scale, cap.
 // Workgroups: tiles of keys, key heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -99,9 +99,12 @@ void main() {
         const int token = first + int(c);
         if (c < kTile) {
           const bool seen = token >= key && token <= last_seer;
-          const float p = seen ? exact_exp(score[j] * push.factors[0] - lse[j]) : 0.0;
+          const vec2 of_score = score_of(score[j] * push.factors[0]);
+          const float p = seen ? exact_exp(of_score.x - lse[j]) : 0.0;
+          float slope = p * (dp[j] - delta[j]) * push.factors[0];
+          if (kCapped) slope *= of_score.y;
           chances[row * kSlopes + c / 4][c % 4] = p;
-          slopes[row * kSlopes + c / 4][c % 4] = seen ? p * (dp[j] - delta[j]) * push.factors[0] : 0.0;
+          slopes[row * kSlopes + c / 4][c % 4] = seen ? slope : 0.0;
         }
       }
       barrier();

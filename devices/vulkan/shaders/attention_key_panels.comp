@@ -2,7 +2,7 @@
 // queries that see any of the eight, in rising order; queries, do and what panel_stats.comp found lie in the panel.
 //
 // slots: k, v, bounds, dk, dv. sizes: tokens, heads, key heads, window, places of q, of do and of the stats.
-// factors: scale. Workgroups: eights of keys, key heads.
+// factors: scale, cap. Workgroups: eights of keys, key heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
@@ -43,8 +43,10 @@ void main() {
       fetch_row(push.sizes[4], row, query);
       fetch_row(push.sizes[5], row, d_o);
       const bool seen = key >= int(stats.z) && key <= token && key < real;
-      const float p = seen ? exact_exp(product(query, key_row) * push.factors[0] - stats.x) : 0.0;
-      const float slope = seen ? p * (product(d_o, value_row) - stats.y) * push.factors[0] : 0.0;
+      const vec2 of_score = score_of(product(query, key_row) * push.factors[0]);
+      const float p = seen ? exact_exp(of_score.x - stats.x) : 0.0;
+      float slope = seen ? p * (product(d_o, value_row) - stats.y) * push.factors[0] : 0.0;
+      if (kCapped) slope *= of_score.y;
       [[unroll]] for (uint four = 0; four < kFours; ++four) {
         key_sums[four] += slope * query[four];
         value_sums[four] += p * d_o[four];

@@ -1,6 +1,6 @@
 // attention_key_gradient.comp by matrix units.
 //
-// slots: q, k, v, lse, do, bounds, delta, dk, dv. sizes: tokens, heads, key heads, window. factors: scale.
+// slots: q, k, v, lse, do, bounds, delta, dk, dv. sizes: tokens, heads, key heads, window. factors: scale, cap.
 // Workgroups: tiles of keys, key heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -78,9 +78,11 @@ void main() {
           const uint column = first_column() + 8 * eight + c;
           const int token = first + int(column);
           const bool seen = token >= key && token <= last_seer;
-          const float weight = seen ? exp(weights_of_key[c] * scores_by - known[column].x) : 0.0;
+          const vec2 score = score_of(weights_of_key[c] * scores_by);
+          const float weight = seen ? exp(score.x - known[column].x) : 0.0;
           weights_of_key[c] = weight;
           slopes[c] = seen ? weight * (slopes[c] - known[column].y) * slopes_by : 0.0;
+          if (kCapped) slopes[c] *= score.y;
         }
         put_weights(0, row, eight, weights_of_key);
         put_weights(1, row, eight, slopes);

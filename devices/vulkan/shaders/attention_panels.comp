@@ -2,7 +2,7 @@
 // running maximum, sum and output rescaled.
 //
 // slots: q, bounds, o, lse, positions. sizes: tokens, heads, key heads, window, places of k and of v, -, rows of the
-// cache. factors: scale.
+// cache. factors: scale, cap.
 // Workgroups: eights of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -56,7 +56,7 @@ void main() {
       vec4 channels[kFours];
       fetch_row(push.sizes[4], uint(min(key, to)) * key_heads + key_head, channels);
       const bool seen = key >= seen_from && key <= seen_to && token < real;
-      scores[i] = seen ? product(query, channels) * push.factors[0] : kLowest;
+      scores[i] = seen ? score_of(product(query, channels) * push.factors[0]).x : kLowest;
       highest = max(highest, scores[i]);
     }
     const float factor = exact_exp(maximum - highest);

@@ -1,6 +1,6 @@
 // dq of one tile of queries: with p = e^(score - lse) and ds = p (do . v - delta), dq = scale * sum over keys of ds k.
 //
-// slots: q, k, v, lse, do, bounds, delta, dq. sizes: tokens, heads, key heads, window. factors: scale.
+// slots: q, k, v, lse, do, bounds, delta, dq. sizes: tokens, heads, key heads, window. factors: scale, cap.
 // Workgroups: tiles of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -84,8 +84,10 @@ void main() {
       const int key = first + int(c);
       const bool seen = token < real && key >= seen_from && key <= token;
       if (c < kTile) {
-        slopes[row * kSlopes + c / 4][c % 4] =
-            seen ? exact_exp(score[j] * push.factors[0] - lse) * (dp[j] - delta) * push.factors[0] : 0.0;
+        const vec2 of_score = score_of(score[j] * push.factors[0]);
+        float slope = exact_exp(of_score.x - lse) * (dp[j] - delta) * push.factors[0];
+        if (kCapped) slope *= of_score.y;
+        slopes[row * kSlopes + c / 4][c % 4] = seen ? slope : 0.0;
       }
     }
     barrier();

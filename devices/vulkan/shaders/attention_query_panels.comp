@@ -2,7 +2,7 @@
 // found, which lie in the panel.
 //
 // slots: q, do, bounds, dq. sizes: tokens, heads, key heads, window, places of k, of v and of the stats. factors:
-// scale. Workgroups: eights of queries, heads.
+// scale, cap. Workgroups: eights of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
@@ -35,7 +35,9 @@ void main() {
     fetch_row(push.sizes[4], uint(key) * key_heads + key_head, channels);
     const float score = product(query, channels);
     const bool seen = key >= seen_from && key <= token && token < real;
-    const float slope = seen ? exact_exp(score * push.factors[0] - stats.x) * (dp - stats.y) * push.factors[0] : 0.0;
+    const vec2 of_score = score_of(score * push.factors[0]);
+    float slope = seen ? exact_exp(of_score.x - stats.x) * (dp - stats.y) * push.factors[0] : 0.0;
+    if (kCapped) slope *= of_score.y;
     [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += slope * channels[four];
   }
   if (token < int(push.sizes[0])) store_row(address(3), row, sums, 1.0);

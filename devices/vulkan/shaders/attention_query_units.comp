@@ -1,6 +1,6 @@
 // attention_query_gradient.comp by matrix units.
 //
-// slots: q, k, v, lse, do, bounds, delta, dq. sizes: tokens, heads, key heads, window. factors: scale.
+// slots: q, k, v, lse, do, bounds, delta, dq. sizes: tokens, heads, key heads, window. factors: scale, cap.
 // Workgroups: tiles of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -63,8 +63,10 @@ void main() {
       get_scores(1, row, eight, dp);
       [[unroll]] for (uint c = 0; c < 8; ++c) {
         const int key = first + int(first_column() + 8 * eight + c);
-        const float weight = exp(slopes[c] * scores_by - lse);
+        const vec2 score = score_of(slopes[c] * scores_by);
+        const float weight = exp(score.x - lse);
         slopes[c] = key >= seen_from && key <= token ? weight * (dp[c] - delta) * slopes_by : 0.0;
+        if (kCapped) slopes[c] *= score.y;
       }
       put_weights(0, row, eight, slopes);
     }

@@ -2,7 +2,7 @@
 // largest score so far: sums are scaled anew only where one grows by more, which is seldom. They are divided by what
 // their weights, rounded, come to.
 //
-// slots: q, k, v, bounds, o, lse. sizes: tokens, heads, key heads, window. factors: scale.
+// slots: q, k, v, bounds, o, lse. sizes: tokens, heads, key heads, window. factors: scale, cap.
 // Workgroups: tiles of queries, heads.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -71,7 +71,7 @@ void main() {
         get_scores(0, row, eight, own);
         [[unroll]] for (uint c = 0; c < 8; ++c) {
           const int key = first + int(first_column() + 8 * eight + c);
-          highest = max(highest, key >= seen_from && key <= token ? own[c] * scores_by : kLowest);
+          highest = max(highest, key >= seen_from && key <= token ? score_of(own[c] * scores_by).x : kLowest);
         }
       }
       highest = largest_of_row(highest);
@@ -89,7 +89,7 @@ void main() {
         get_scores(0, row, eight, own);
         [[unroll]] for (uint c = 0; c < 8; ++c) {
           const int key = first + int(first_column() + 8 * eight + c);
-          own[c] = key >= seen_from && key <= token ? exp(own[c] * scores_by - maximum) : 0.0;
+          own[c] = key >= seen_from && key <= token ? exp(score_of(own[c] * scores_by).x - maximum) : 0.0;
           total += own[c];
         }
         rounded += put_weights(0, row, eight, own);

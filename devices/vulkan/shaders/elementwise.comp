@@ -1,11 +1,12 @@
-// Ops on elements alone: addition, gated activation and its gradient, dropout, zeros, copies.
+// Ops on elements alone: addition, gated activation and its gradient, dropout, zeros, copies, the soft cap.
 //
 // slots: reads, then writes. sizes: elements, columns, site, rest. factors: probability, what is kept is times that;
-// what is dropped is 0, or itself with `rest`. Of the clamped activation: alpha, limit.
+// what is dropped is 0, or itself with `rest`. Of the clamped activation: alpha, limit. Of the soft cap: it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "random.glsl"
+#include "soft_cap.glsl"
 
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kMode = 0;
@@ -14,7 +15,7 @@ layout(constant_id = 2) const uint kActivation = 0;
 layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for which tensors are looked up once
 layout(constant_id = 4) const uint kStep = 1;  // 2: the number of elements is even
 
-const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5;
+const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5, kSoftCap = 6;
 const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3, kSigmoid = 4, kRelu = 5, kIdentity = 6;
 
 /// Value and slope.
@@ -76,6 +77,11 @@ void compute(uint64_t tensors[5], uint i) {
     store_some(tensors[1], kType, kStep, i, a);
     return;
   }
+  if (kMode == kSoftCap) {
+    store_some(tensors[1], kType, kStep, i,
+               vec2(soft_capped(a.x, push.factors[0]).x, soft_capped(a.y, push.factors[0]).x));
+    return;
+  }
   if (kMode == kDropout) {
     vec2 kept = a;
     [[unroll]] for (uint e = 0; e < 2; ++e) {
@@ -108,7 +114,7 @@ void compute(uint64_t tensors[5], uint i) {
 }
 
 void main() {
-  const uint used = kMode == kZero ? 1 : kMode == kCopy ? 2 : kMode == kGatedBackward ? 5 : 3;
+  const uint used = kMode == kZero ? 1 : kMode == kCopy || kMode == kSoftCap ? 2 : kMode == kGatedBackward ? 5 : 3;
   uint64_t tensors[5];
   [[unroll]] for (uint t = 0; t < 5; ++t) tensors[t] = t < used ? address(t) : 0ul;
   const uint first = group_place() * 256 * kEach + invocation();

@@ -6,10 +6,13 @@
 // `before` are the statistics of the parts before, with kBefore.
 //
 // slots: logits [rows, N], targets, list (see targets.comp), before, statistics, normalisers, losses [T], loss scale.
-// sizes: N, first of the list, most rows, the part's first row of the vocabulary.
+// sizes: N, first of the list, most rows, the part's first row of the vocabulary. factors: cap.
+//
+// What is in memory are logits before the cap of kCapped, which is made whenever they are read.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#include "soft_cap.glsl"
 
 const uint kThreads = 256;
 layout(local_size_x = kThreads) in;
@@ -17,16 +20,20 @@ layout(constant_id = 0) const uint kMode = 0;
 layout(constant_id = 1) const bool kBefore = false;
 layout(constant_id = 2) const bool kGradient = false;
 layout(constant_id = 3) const bool kScaled = false;
+layout(constant_id = 4) const bool kCapped = false;
 #include "reduce.glsl"
+
+/// What a logit counts for.
+float logit(float x) { return kCapped ? soft_capped(x, push.factors[0]).x : x; }
 
 /// Maximum and sum of exponentials over it, of the part and those before.
 vec2 sums_of(uint token, uint first, uint rows) {
   Floats logits = Floats(address(0));
   float part = logits.v[first];
   for (uint v = invocation(); v < rows; v += kThreads) part = max(part, logits.v[first + v]);
-  part = maximum_over_group(part);
+  part = logit(maximum_over_group(part));  // a cap changes no order
   float sum = 0.0;
-  for (uint v = invocation(); v < rows; v += kThreads) sum += exact_exp(logits.v[first + v] - part);
+  for (uint v = invocation(); v < rows; v += kThreads) sum += exact_exp(logit(logits.v[first + v]) - part);
   sum = sum_over_group(sum);
   if (!kBefore) return vec2(part, sum);
   Floats before = Floats(address(3));
@@ -36,7 +43,7 @@ vec2 sums_of(uint token, uint first, uint rows) {
 }
 
 float logit_of(uint token, uint first, uint rows, int target) {
-  if (target >= 0 && target < int(rows)) return Floats(address(0)).v[first + uint(target)];
+  if (target >= 0 && target < int(rows)) return logit(Floats(address(0)).v[first + uint(target)]);
   return kBefore ? Floats(address(3)).v[token * 3 + 2] : 0.0;
 }
 
@@ -44,8 +51,10 @@ void write_gradient(uint first, uint rows, int target, float maximum, float inve
   Floats logits = Floats(address(0));
   const float scale = kScaled ? Floats(address(7)).v[0] : 1.0;
   for (uint v = invocation(); v < rows; v += kThreads) {
-    const float p = exact_exp(logits.v[first + v] - maximum) * inverse;
-    logits.v[first + v] = (int(v) == target ? p - 1.0 : p) * scale;
+    const vec2 at = kCapped ? soft_capped(logits.v[first + v], push.factors[0]) : vec2(logits.v[first + v], 1.0);
+    const float p = exact_exp(at.x - maximum) * inverse;
+    const float slope = (int(v) == target ? p - 1.0 : p) * scale;
+    logits.v[first + v] = kCapped ? slope * at.y : slope;
   }
 }
 

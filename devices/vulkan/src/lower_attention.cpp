@@ -56,10 +56,12 @@ Dispatch& add_tiles(OpLowering& op, Shader shader, std::uint32_t tile, bool cach
                     std::initializer_list<std::uint32_t> slots, std::int64_t cache_rows = 0) {
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
-  Dispatch& dispatch =
-      op.add(shader, {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tile, cached ? 1U : 0U}, slots,
-             {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, cache_rows}, q.elements() > 0 ? 1 : 0);
+  Dispatch& dispatch = op.add(
+      shader,
+      {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tile, flag_of(cached), flag_of(attributes.cap > 0)},
+      slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, cache_rows}, q.elements() > 0 ? 1 : 0);
   dispatch.push.factors[0] = attributes.scale;
+  dispatch.push.factors[1] = attributes.cap;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tile)), static_cast<std::uint32_t>(heads), 1};
   count_products(op, dispatch);
   return dispatch;
@@ -103,11 +105,14 @@ void add_eights(OpLowering& op, Shader shader, const TensorDesc& over, std::init
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
   const bool cached = op.op().kind == OpKind::kCachedAttention;
-  Dispatch& dispatch = op.add(shader, {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), flag_of(cached)}, slots,
-                              {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, places[0], places[1],
-                               places[2], cached ? rows_of(op.in(5)) : 0},
-                              1);
+  Dispatch& dispatch = op.add(
+      shader, {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), flag_of(cached), flag_of(attributes.cap > 0)},
+      slots,
+      {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, places[0], places[1], places[2],
+       cached ? rows_of(op.in(5)) : 0},
+      1);
   dispatch.push.factors[0] = attributes.scale;
+  dispatch.push.factors[1] = attributes.cap;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], kPanelEight)),
                      static_cast<std::uint32_t>(over.shape[1]), 1};
   count_products(op, dispatch);
@@ -236,12 +241,14 @@ Dispatch& add_units(OpLowering& op, const UnitKernel& kernel, const MatrixUnits:
                     std::int64_t heads, const Largest& largest, std::initializer_list<std::uint32_t> slots) {
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
-  Dispatch& dispatch = op.add(kernel.shader,
-                              {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tiles.passing, shape.m, shape.n,
-                               shape.k, MatrixUnits::parts(shape.n), tiles.own / (2 * shape.m),
-                               unit_invocations(op.units(), shape), op.units().wide() ? 1U : 0U, scales(op) ? 1U : 0U},
-                              slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, largest.count}, 1);
+  Dispatch& dispatch =
+      op.add(kernel.shader,
+             {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), tiles.passing, shape.m, shape.n, shape.k,
+              MatrixUnits::parts(shape.n), tiles.own / (2 * shape.m), unit_invocations(op.units(), shape),
+              flag_of(op.units().wide()), flag_of(scales(op)), flag_of(attributes.cap > 0)},
+             slots, {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, largest.count}, 1);
   dispatch.push.factors[0] = attributes.scale;
+  dispatch.push.factors[1] = attributes.cap;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], tiles.own)), static_cast<std::uint32_t>(heads), 1};
   count_products(op, dispatch);
   return dispatch;

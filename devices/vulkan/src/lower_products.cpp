@@ -321,10 +321,12 @@ class Vocabulary {
     const bool before = mode != 2 && (before_ || part > 0);
     const bool gradient = mode != 0 && attributes_.has_input_gradient;
     const bool scaled = gradient && attributes_.has_loss_scale;
-    op_.add(Shader::kVocabulary, {mode, flag_of(before), flag_of(gradient), flag_of(scaled)},
+    op_.add(Shader::kVocabulary,
+            {mode, flag_of(before), flag_of(gradient), flag_of(scaled), flag_of(attributes_.cap > 0)},
             {logits_[part], op_.read(1), list_, before && part == 0 ? op_.read(2 + attributes_.parts) : statistics_,
              statistics_, normalisers_, losses_, scaled ? op_.read(op_.reads() - 1) : losses_},
-            {rows_of(op_.in(2 + part)), first, chunk_, first_row}, chunk_);
+            {rows_of(op_.in(2 + part)), first, chunk_, first_row}, chunk_)
+        .push.factors[0] = attributes_.cap;
   }
 
   void lower_chunk(std::int64_t first) {

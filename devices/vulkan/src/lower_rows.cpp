@@ -18,7 +18,7 @@ constexpr std::int64_t kThreads = 64;            // of the kernels on rows
 constexpr std::int64_t kRowsOfEight = 4;         // of rms_norm_eights.comp and its backward
 constexpr std::int64_t kRowsHeld = 16;           // of these where they hold rows in registers
 
-enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy };
+enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy, kSoftCap };
 
 /// What column_sums.comp sums.
 enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
@@ -115,6 +115,10 @@ void lower_elementwise(OpLowering& op) {
       } else {
         add_elementwise(op, Mode::kAdd, storage, 0, {op.read(0), op.read(1), op.write(0)}, {n}, n);
       }
+      return;
+    case OpKind::kSoftCap:
+      add_elementwise(op, Mode::kSoftCap, storage, 0, {op.read(0), op.write(0)}, {n}, n).push.factors[0] =
+          op.attributes<SoftCapAttributes>().cap;
       return;
     case OpKind::kDropout: {
       const auto& dropout = op.attributes<DropoutAttributes>();

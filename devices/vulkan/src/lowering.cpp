@@ -84,9 +84,8 @@ void lower(OpLowering& op) {
     case OpKind::kGatedActivationBackward:
     case OpKind::kAdd:
     case OpKind::kDropout:
-      return lower_elementwise(op);
     case OpKind::kSoftCap:
-      return;  // check() refuses it
+      return lower_elementwise(op);
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:
     case OpKind::kVocabularyGradient:
@@ -136,12 +135,6 @@ absl::Status check_size(const Op& op, const TensorDesc& tensor) {
                        tensor.elements(), kMostElements);
 }
 
-bool is_capped(const Op& op) {
-  if (const auto* attention = std::get_if<AttentionAttributes>(&op.attributes)) return attention->cap > 0;
-  if (const auto* vocabulary = std::get_if<VocabularyAttributes>(&op.attributes)) return vocabulary->cap > 0;
-  return op.kind == OpKind::kSoftCap;
-}
-
 bool attends(OpKind kind) {
   return kind == OpKind::kAttention || kind == OpKind::kAttentionBackward || kind == OpKind::kCachedAttention;
 }
@@ -157,7 +150,6 @@ absl::Status Lowering::check(const Op& op) const {
   RONDO_RETURN_IF_ERROR(check_storage(list_, op, mixes_storage(op.kind), "Vulkan"));
   for (const TensorId id : op.reads) RONDO_RETURN_IF_ERROR(check_size(op, list_.tensors[id]));
   for (const TensorId id : op.writes) RONDO_RETURN_IF_ERROR(check_size(op, list_.tensors[id]));
-  if (is_capped(op)) return unimplemented("op {} has a soft cap; vulkan devices have none", name_of(op.kind));
   const TensorDesc& first = list_.tensors[op.reads[0]];
   if (attends(op.kind) && first.shape[2] > kWidestHead) {
     return unimplemented("op {} has heads of {} channels; vulkan devices take {} at most", name_of(op.kind),

@@ -441,8 +441,8 @@ TEST(MatrixUnitsLowering, GradientsOfLogits_AreRoundedWhereTheTypeHoldsThem) {
 }
 
 /// Attention and its gradient, lowered.
-std::vector<Dispatch> attention(DType storage, std::int64_t width, const MatrixUnits& units) {
-  const testing::OpCase op_case = testing::case_of({"", 96, {96}, 4, 2, width, 0}, storage);
+std::vector<Dispatch> attention(DType storage, std::int64_t width, const MatrixUnits& units, float cap = 0) {
+  const testing::OpCase op_case = testing::case_of({"", 96, {96}, 4, 2, width, 0, cap}, storage);
   Lowering lowering(op_case.list, {.units = units});
   EXPECT_TRUE(lowering.lower_all().ok());
   return lowering.dispatches();
@@ -457,6 +457,16 @@ const std::vector<Shader> kAttentionByUnits = {Shader::kAttentionUnits, Shader::
                                                Shader::kAttentionQueryUnits, Shader::kAttentionKeyUnits};
 const std::vector<Shader> kAttentionByTiles = {Shader::kAttention, Shader::kAttentionDelta,
                                                Shader::kAttentionQueryGradient, Shader::kAttentionKeyGradient};
+
+TEST(MatrixUnitsLowering, CappedAttention_GoesThereWithItsCap) {
+  for (const float cap : {0.0F, 1.5F}) {
+    for (const Dispatch& dispatch : attention(DType::kFloat16, 64, large_card(), cap)) {
+      if (dispatch.shader == Shader::kAttentionDelta) continue;
+      EXPECT_EQ(dispatch.constants.at(11), cap > 0 ? 1U : 0U);
+      EXPECT_EQ(dispatch.push.factors[1], cap);
+    }
+  }
+}
 
 TEST(MatrixUnitsLowering, AttentionOfTheirTypes_GoesThere) {
   const MatrixUnits units = large_card();
@@ -495,9 +505,9 @@ TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
   const std::vector<Dispatch> all = attention(DType::kFloat16, 64, units);
   ASSERT_EQ(all.size(), 4U);
   // 64 queries, 32 queries and 32 keys a workgroup, two subgroups across and two down; reads ahead.
-  EXPECT_EQ(all[0].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 2, 128, 1, 0}));
+  EXPECT_EQ(all[0].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 2, 128, 1, 0, 0}));
   EXPECT_EQ(all[0].groups, (std::array<std::uint32_t, 3>{2, 4, 1}));
-  EXPECT_EQ(all[2].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 1, 128, 1, 0}));
+  EXPECT_EQ(all[2].constants, (Constants{kFloat16Storage, 64, 32, 16, 16, 16, 2, 1, 128, 1, 0, 0}));
   EXPECT_EQ(all[2].groups, (std::array<std::uint32_t, 3>{3, 4, 1}));
   EXPECT_EQ(all[3].groups, (std::array<std::uint32_t, 3>{3, 2, 1}));  // heads of keys
   // A gradient holds the rows of two tensors.
@@ -511,7 +521,7 @@ TEST(MatrixUnitsLowering, Attention_IsCutToWhatTheCardHas) {
   units.float16 = {8, 8, 16};
   units.subgroup_size = 8;
   EXPECT_EQ(attention(DType::kFloat16, 64, units)[0].constants,
-            (Constants{kFloat16Storage, 64, 32, 8, 8, 16, 4, 2, 64, 0, 0}));
+            (Constants{kFloat16Storage, 64, 32, 8, 8, 16, 4, 2, 64, 0, 0, 0}));
   units.invocations = 32;
   EXPECT_EQ(shaders_of_attention(DType::kFloat16, 64, units), kAttentionByTiles);
 }
