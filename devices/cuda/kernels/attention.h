@@ -182,9 +182,13 @@ struct Attention {
                                  std::int32_t key, int row) {
     float* scores = shared.scores[0] + row * shared.score_stride;
     float maximum = shared.rows[0][row];
+    if (p.cap > 0) {
+      for (int j = 0; j < p.tile; ++j) scores[j] = p.cap * tanhf(scores[j] * p.scale / p.cap);
+    }
+    const float factor = p.cap > 0 ? 1.0F : p.scale;
     for (int j = 0; j < p.tile; ++j) {
       const bool seen = key + j >= shared.first[row] && key + j <= token;
-      scores[j] = seen ? scores[j] * p.scale : kLowest;
+      scores[j] = seen ? scores[j] * factor : kLowest;
       maximum = fmaxf(maximum, scores[j]);
     }
     float total = 0;
@@ -274,7 +278,7 @@ struct AttentionDelta {
 };
 
 /// What both gradient kernels do with a tile of queries and a tile of keys: the weights p and the scores' gradients
-/// scale p (dp - delta). Tile 0: queries, 1: keys, 2: values, 3: do. rows: lse, delta.
+/// scale p (dp - delta), with a cap times its slope. Tile 0: queries, 1: keys, 2: values, 3: do. rows: lse, delta.
 template <typename T>
 struct AttentionPairs {
   template <typename Block>
@@ -300,16 +304,34 @@ struct AttentionPairs {
     Tiles::dots(block, p, shared, 0, 1, shared.scores[0]);
     Tiles::dots(block, p, shared, 3, 2, shared.scores[1]);
     block.each([&](int thread) {
-      for (int e = thread; e < p.tile * p.tile; e += block.threads()) {
-        const int row = e / p.tile;
-        const std::int32_t at = key + e % p.tile;
-        const bool seen = query + row < end && at >= shared.first[row] && at <= query + row;
-        const int i = row * shared.score_stride + e % p.tile;
-        const float weight = seen ? expf(shared.scores[0][i] * p.scale - shared.rows[0][row]) : 0.0F;
-        shared.scores[0][i] = weight;
-        shared.scores[1][i] = seen ? p.scale * weight * (shared.scores[1][i] - shared.rows[1][row]) : 0.0F;
+      if (p.cap > 0) {
+        finish<true>(p, shared, query, key, end, thread, block.threads());
+      } else {
+        finish<false>(p, shared, query, key, end, thread, block.threads());
       }
     });
+  }
+
+ private:
+  template <bool kCapped>
+  RONDO_KERNEL static void finish(const AttentionParams& p, const AttentionShared& shared, std::int32_t query,
+                                  std::int32_t key, std::int32_t end, int thread, int threads) {
+    for (int e = thread; e < p.tile * p.tile; e += threads) {
+      const int row = e / p.tile;
+      const std::int32_t at = key + e % p.tile;
+      const bool seen = query + row < end && at >= shared.first[row] && at <= query + row;
+      const int i = row * shared.score_stride + e % p.tile;
+      float score = shared.scores[0][i] * p.scale;
+      float slope = p.scale;
+      if constexpr (kCapped) {
+        const float share = tanhf(score / p.cap);
+        score = p.cap * share;
+        slope *= 1.0F - share * share;
+      }
+      const float weight = seen ? expf(score - shared.rows[0][row]) : 0.0F;
+      shared.scores[0][i] = weight;
+      shared.scores[1][i] = seen ? slope * weight * (shared.scores[1][i] - shared.rows[1][row]) : 0.0F;
+    }
   }
 };
 

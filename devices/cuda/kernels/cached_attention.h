@@ -63,7 +63,7 @@ struct CachedAttention {
         const T* k = static_cast<const T*>(p.k_cache) + (key + thread) * kv_width + kv_head;
         float sum = 0;
         for (int d = 0; d < p.head_dim; ++d) sum += query[d] * load(k + d);
-        score[thread] = sum * p.scale;
+        score[thread] = p.cap > 0 ? p.cap * tanhf(sum * p.scale / p.cap) : sum * p.scale;
       });
       const float largest = fmaxf(maximum, block.max(score));
       block.each([&](int thread) {

@@ -18,17 +18,26 @@ struct LogitSums {
   float maximum = 0;
   float total = 0;
 };
+/// What a logit counts for.
+template <bool kCapped>
+RONDO_KERNEL float logit_of(float x, float cap) {
+  return kCapped ? cap * tanhf(x / cap) : x;
+}
 /// Read once: a thread's sum is over the largest that it has met so far.
-template <typename Block>
-RONDO_KERNEL LogitSums sums_of_logits(Block& block, const float* logits, std::int64_t count) {
+template <bool kCapped, typename Block>
+RONDO_KERNEL LogitSums sums_of_logits(Block& block, const float* logits, std::int64_t count, float cap) {
   typename Block::template Own<float> largest;
   typename Block::template Own<float> sums;
   block.each([&](int thread) {
-    float so_far = logits[0];
+    float so_far = logit_of<kCapped>(logits[0], cap);
     float sum = 0;
     for_row(count, thread, block.threads(), [&](auto vector, std::int64_t v) {
       constexpr int kCount = decltype(vector)::kNumbers;
       auto some = load_vector<kCount>(logits + v);
+      if constexpr (kCapped) {
+        RONDO_UNROLL
+        for (int i = 0; i < kCount; ++i) some[i] = logit_of<kCapped>(some[i], cap);
+      }
       float now = so_far;
       RONDO_UNROLL
       for (int i = 0; i < kCount; ++i) now = fmaxf(now, some[i]);
@@ -46,6 +55,12 @@ RONDO_KERNEL LogitSums sums_of_logits(Block& block, const float* logits, std::in
   block.local([&](int thread) { sums[thread] *= expf(largest[thread] - maximum); });
   return {maximum, block.sum(sums)};
 }
+template <typename Block>
+RONDO_KERNEL LogitSums sums_of_logits(Block& block, const float* logits, const CrossEntropyParams& p) {
+  return p.cap > 0 ? sums_of_logits<true>(block, logits, p.rows, p.cap)
+                   : sums_of_logits<false>(block, logits, p.rows, p.cap);
+}
+RONDO_KERNEL float logit_of(float x, const CrossEntropyParams& p) { return p.cap > 0 ? logit_of<true>(x, p.cap) : x; }
 
 /// places: the tokens that have a target, in order. One block.
 struct EntropyPlaces {
@@ -105,10 +120,11 @@ RONDO_KERNEL LogitSums joined(const float* before, const LogitSums& part) {
   return {maximum, before[1] * expf(before[0] - maximum) + part.total * expf(part.maximum - maximum)};
 }
 
-/// A row of the gradient: (softmax - onehot) times the loss scale. `target`: its place in the part, or outside of it.
-template <typename T, typename Block>
-RONDO_KERNEL void write_gradient(Block& block, const CrossEntropyParams& p, float maximum, float inverse,
-                                 std::int32_t target) {
+/// A row of the gradient: (softmax - onehot) times the loss scale, with a cap times the slope of a logit before it.
+/// `target`: its place in the part, or outside of it.
+template <bool kCapped, typename T, typename Block>
+RONDO_KERNEL void write_slopes(Block& block, const CrossEntropyParams& p, float maximum, float inverse,
+                               std::int32_t target) {
   const float* logits = p.logits + block.x() * p.rows;
   T* gradient = static_cast<T*>(p.gradient) + block.x() * p.rows;
   const float scale = p.loss_scale == nullptr ? 1.0F : *p.loss_scale;
@@ -118,11 +134,22 @@ RONDO_KERNEL void write_gradient(Block& block, const CrossEntropyParams& p, floa
       auto some = load_vector<kCount>(logits + v);
       RONDO_UNROLL
       for (int i = 0; i < kCount; ++i) {
-        some[i] = (expf(some[i] - maximum) * inverse - (v + i == target ? 1.0F : 0.0F)) * scale;
+        const float logit = logit_of<kCapped>(some[i], p.cap);
+        some[i] = (expf(logit - maximum) * inverse - (v + i == target ? 1.0F : 0.0F)) * scale;
+        if constexpr (kCapped) some[i] *= 1.0F - logit / p.cap * (logit / p.cap);
       }
       store_vector<kCount>(gradient + v, some);
     });
   });
+}
+template <typename T, typename Block>
+RONDO_KERNEL void write_gradient(Block& block, const CrossEntropyParams& p, float maximum, float inverse,
+                                 std::int32_t target) {
+  if (p.cap > 0) {
+    write_slopes<true, T>(block, p, maximum, inverse, target);
+  } else {
+    write_slopes<false, T>(block, p, maximum, inverse, target);
+  }
 }
 
 template <typename T, typename Block>
@@ -144,14 +171,14 @@ struct EntropyStatistics {
     if (place >= p.places[0]) return;
     const std::int64_t token = p.places[1 + place];
     const float* logits = p.logits + block.x() * p.rows;
-    const LogitSums part = sums_of_logits(block, logits, p.rows);
+    const LogitSums part = sums_of_logits(block, logits, p);
     block.each([&](int thread) {
       if (thread != 0) return;
       const float* before = p.before == nullptr ? nullptr : p.before + token * 3;
       const LogitSums sums = joined(before, part);
       const std::int32_t target = p.targets[token] - p.first_row;
       const float elsewhere = before == nullptr ? 0 : before[2];
-      p.statistics[token * 3 + 2] = target >= 0 && target < p.rows ? logits[target] : elsewhere;
+      p.statistics[token * 3 + 2] = target >= 0 && target < p.rows ? logit_of(logits[target], p) : elsewhere;
       p.statistics[token * 3] = sums.maximum;
       p.statistics[token * 3 + 1] = sums.total;
     });
@@ -172,12 +199,12 @@ struct EntropySoftmax {
     const std::int64_t token = p.places[1 + place];
     const float* before = p.before == nullptr ? nullptr : p.before + token * 3;
     const float* logits = p.logits + block.x() * p.rows;
-    const LogitSums sums = joined(before, sums_of_logits(block, logits, p.rows));
+    const LogitSums sums = joined(before, sums_of_logits(block, logits, p));
     const float inverse = 1.0F / sums.total;
     const std::int32_t target = p.targets[token] - p.first_row;
     block.each([&](int thread) {
       if (thread != 0) return;
-      const float target_logit = target >= 0 ? logits[target] : before[2];
+      const float target_logit = target >= 0 ? logit_of(logits[target], p) : before[2];
       p.losses[place] =
           log(static_cast<double>(sums.total)) + static_cast<double>(sums.maximum) - static_cast<double>(target_logit);
       p.normalisers[token * 2] = sums.maximum;

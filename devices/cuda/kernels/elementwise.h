@@ -1,4 +1,4 @@
-// Addition, gated activations, dropout: a thread takes eight elements in a row.
+// Addition, gated activations, the soft cap, dropout: a thread takes eight elements in a row.
 #pragma once
 
 #include "params.h"
@@ -112,6 +112,21 @@ RONDO_KERNEL GatedFactors<Real> gated_factors(const ElementwiseParams& p, Real g
   const Real slope = gate > limit ? Real{0} : sigmoid * (one + alpha * kept * (one - sigmoid));
   return {{kept * sigmoid, slope}, up + one, up_counts};
 }
+
+/// alpha * tanh(a / alpha).
+template <typename T>
+struct SoftCap {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const ElementwiseParams& p) {
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto x = load_vector<kCount>(static_cast<const T*>(p.a) + first);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) x[i] = p.alpha * tanhf(x[i] / p.alpha);
+      store_vector<kCount>(static_cast<T*>(p.y) + first, x);
+    });
+  }
+};
 
 template <typename T>
 struct Add {

@@ -1,5 +1,5 @@
 // Causal attention by the matrix units (sm_80 and later), for bf16 and fp16 and heads of 64 and 128: a block 64
-// queries, a warp 16 of them, past which the keys go by tiles with a running maximum.
+// queries, a warp 16 of them, past which the keys go by tiles with a running maximum. Scores may be capped.
 #pragma once
 
 #include "matrix_tiles.h"
@@ -7,7 +7,7 @@
 namespace rondo::devices::cuda {
 
 /// A block kMatrixRows queries and a head.
-template <typename T, int kHead>
+template <typename T, int kHead, bool kCapped = false>
 struct MatrixAttention {
   using Tiles = MatrixTiles<T, kHead>;
   static constexpr int kColumns8 = kForwardKeys / 8;
@@ -79,7 +79,8 @@ struct MatrixAttention {
       // Whether every query sees every key of the tile; padding sees none.
       const bool whole = key + kForwardKeys - 1 <= query && first[kMatrixRows - 1] <= key;
       block.local([&](int thread) {
-        const float factor = p.scale * kLog2E;
+        if constexpr (kCapped) cap(p.scale / p.cap, scores[thread]);
+        const float factor = (kCapped ? p.cap : p.scale) * kLog2E;
         if (whole) {
           scale<true>(factor, first, query, key, thread, scores[thread], largest[thread]);
         } else {
@@ -115,6 +116,14 @@ struct MatrixAttention {
   }
 
  private:
+  RONDO_KERNEL static void cap(float factor, Array<FragmentC, kColumns8>& scores) {
+    RONDO_UNROLL
+    for (int n = 0; n < kColumns8; ++n) {
+      RONDO_UNROLL
+      for (int i = 0; i < 4; ++i) scores[n].x[i] = tanhf(scores[n].x[i] * factor);
+    }
+  }
+
   /// Scores times `factor`, minus infinity where a query does not see the key, and each row's largest among a thread's.
   template <bool kAllSeen>
   RONDO_KERNEL static void scale(float factor, const std::int32_t* first, std::int32_t query, std::int32_t key,
@@ -164,5 +173,9 @@ using MatrixAttentionBf16x64 = MatrixAttention<Bf16, 64>;
 using MatrixAttentionBf16x128 = MatrixAttention<Bf16, 128>;
 using MatrixAttentionFp16x64 = MatrixAttention<Fp16, 64>;
 using MatrixAttentionFp16x128 = MatrixAttention<Fp16, 128>;
+using CappedAttentionBf16x64 = MatrixAttention<Bf16, 64, true>;
+using CappedAttentionBf16x128 = MatrixAttention<Bf16, 128, true>;
+using CappedAttentionFp16x64 = MatrixAttention<Fp16, 64, true>;
+using CappedAttentionFp16x128 = MatrixAttention<Fp16, 128, true>;
 
 }  // namespace rondo::devices::cuda

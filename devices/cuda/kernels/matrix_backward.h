@@ -9,7 +9,7 @@ namespace rondo::devices::cuda {
 /// kKeys: dk and dv, a block kMatrixRows keys and a part of a key head's query heads, past which the queries stream;
 /// else dq, a block kMatrixRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what
 /// streams.
-template <typename T, int kHead, bool kKeys>
+template <typename T, int kHead, bool kKeys, bool kCapped = false>
 struct MatrixBackward {
   using Tiles = MatrixTiles<T, kHead>;
   static constexpr int kColumns = backward_columns(kHead);
@@ -154,11 +154,13 @@ struct MatrixBackward {
     }
   }
 
-  /// Scores become weights e^(score - lse), as powers of two; do . v becomes scale weight (do . v - delta).
+  /// Scores become weights e^(score - lse), as powers of two; do . v becomes scale weight (do . v - delta), with a cap
+  /// times its slope.
   RONDO_KERNEL static void differentiate(const AttentionParams& p, const Shared& shared, std::int32_t row,
                                          std::int32_t column, std::int32_t end, int thread, ByEight<FragmentC>& weights,
                                          ByEight<FragmentC>& gradients) {
-    const float factor = p.scale * kLog2E;
+    const float factor = (kCapped ? p.cap : p.scale) * kLog2E;
+    const float inner = kCapped ? p.scale / p.cap : 1.0F;
     RONDO_UNROLL
     for (int n = 0; n < kColumns8; ++n) {
       RONDO_UNROLL
@@ -169,8 +171,14 @@ struct MatrixBackward {
         const std::int32_t query_token = kKeys ? column + at_column : row + at_row;
         const std::int32_t key_token = kKeys ? row + at_row : column + at_column;
         const bool seen = query_token < end && key_token >= shared.first[query] && key_token <= query_token;
+        float slope = p.scale;
+        if constexpr (kCapped) {
+          const float share = tanhf(weights[n].x[i] * inner);
+          weights[n].x[i] = share;
+          slope *= 1.0F - share * share;
+        }
         const float weight = power_of_two(seen ? weights[n].x[i] * factor - shared.lse[query] : -INFINITY);
-        gradients[n].x[i] = seen ? p.scale * weight * (gradients[n].x[i] - shared.delta[query]) : 0.0F;
+        gradients[n].x[i] = seen ? slope * weight * (gradients[n].x[i] - shared.delta[query]) : 0.0F;
         weights[n].x[i] = weight;
       }
     }
@@ -186,5 +194,13 @@ using MatrixQueriesBf16x64 = MatrixBackward<Bf16, 64, false>;
 using MatrixQueriesBf16x128 = MatrixBackward<Bf16, 128, false>;
 using MatrixQueriesFp16x64 = MatrixBackward<Fp16, 64, false>;
 using MatrixQueriesFp16x128 = MatrixBackward<Fp16, 128, false>;
+using CappedKeysBf16x64 = MatrixBackward<Bf16, 64, true, true>;
+using CappedKeysBf16x128 = MatrixBackward<Bf16, 128, true, true>;
+using CappedKeysFp16x64 = MatrixBackward<Fp16, 64, true, true>;
+using CappedKeysFp16x128 = MatrixBackward<Fp16, 128, true, true>;
+using CappedQueriesBf16x64 = MatrixBackward<Bf16, 64, false, true>;
+using CappedQueriesBf16x128 = MatrixBackward<Bf16, 128, false, true>;
+using CappedQueriesFp16x64 = MatrixBackward<Fp16, 64, false, true>;
+using CappedQueriesFp16x128 = MatrixBackward<Fp16, 128, false, true>;
 
 }  // namespace rondo::devices::cuda

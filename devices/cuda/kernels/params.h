@@ -23,7 +23,8 @@ inline constexpr int kMostRopePairs = 256;
 /// Largest head of attention.
 inline constexpr int kMostHeadDim = 256;
 
-struct ElementwiseParams {  // add: a, b -> y; gated: a = gate, b = up; backward also c = dy -> y = dgate, z = dup
+struct ElementwiseParams {  // add: a, b -> y; gated: a = gate, b = up; backward also c = dy -> y = dgate, z = dup;
+                            // soft cap: a -> y, alpha is the cap
   const void* a;
   const void* b;
   const void* c;
@@ -291,6 +292,7 @@ struct AttentionParams {
   std::int32_t tile;    // rows of a tile, see attention_tile()
   std::int32_t window;  // 0: none
   float scale;
+  float cap;  // of scores, behind the scale; 0: none
 };
 
 struct CachedAttentionParams {
@@ -308,6 +310,7 @@ struct CachedAttentionParams {
   std::int32_t head_dim;
   std::int32_t window;
   float scale;
+  float cap;  // 0: none
 };
 
 struct AttentionSinkParams {  // and its gradient
@@ -418,6 +421,7 @@ struct CrossEntropyParams {
   std::int32_t begin;      // of the chunk, in `places`
   std::int32_t first_row;  // of the part
   std::int32_t rows;       // N of the part
+  float cap;               // of logits, which lie in memory without it; 0: none
 };
 
 /// Most experts of a group.

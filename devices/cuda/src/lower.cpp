@@ -10,20 +10,10 @@
 namespace rondo::devices::cuda {
 namespace {
 
-bool is_capped(const Op& op) {
-  if (const auto* attention = std::get_if<AttentionAttributes>(&op.attributes)) return attention->cap > 0;
-  if (const auto* vocabulary = std::get_if<VocabularyAttributes>(&op.attributes)) return vocabulary->cap > 0;
-  return op.kind == OpKind::kSoftCap;
-}
-
 absl::Status lower_op(Lowering& op) {
-  if (is_capped(op.op())) {
-    return unimplemented("op {} has a soft cap; CUDA devices have none", name_of(op.op().kind));
-  }
   switch (op.op().kind) {
-    case OpKind::kSoftCap:
-      break;
     case OpKind::kAdd:
+    case OpKind::kSoftCap:
     case OpKind::kGatedActivation:
     case OpKind::kGatedActivationBackward:
       return lower_elementwise(op);

@@ -34,9 +34,15 @@ Arguments<AttentionParams> arguments_of(const Lowering& op) {
   p.splits = 1;
   p.window = static_cast<std::int32_t>(std::min<std::uint32_t>(attributes.window, 0x7FFFFFFF));
   p.scale = attributes.scale;
+  p.cap = attributes.cap;
   using P = AttentionParams;
   arguments.at(&P::q, op.read(0)).at(&P::k, op.read(1)).at(&P::v, op.read(2));
   return arguments;
+}
+
+/// Whether the kernels of group_products.h do what those of matrix_tiles.h could: they have no cap.
+bool by_groups(const Lowering& op, const AttentionParams& p) {
+  return op.options().warpgroups && p.scale > 0 && p.cap == 0.0F;
 }
 
 /// Whether the kernels of matrix_tiles.h do it.
@@ -52,14 +58,15 @@ absl::Status lower_forward(Lowering& op) {
   arguments.at(&AttentionParams::bounds, op.read(3)).at(&AttentionParams::o, op.write(0));
   arguments.at(&AttentionParams::lse, op.write(1));
   const Storage storage = Lowering::storage_of(op.in(0));
-  if (by_matrices(op) && op.options().warpgroups && p.scale > 0) {
+  if (by_matrices(op) && by_groups(op, p)) {
     op.launch(of_matrix(KernelId::k_group_attention_bf16_64, storage, p.head_dim),
               {p.heads, divide_up(p.tokens, kGroupQueries), kGroupThreads, group_attention_shared(p.head_dim)},
               arguments);
     return absl::OkStatus();
   }
   if (by_matrices(op)) {
-    op.launch(of_matrix(KernelId::k_matrix_attention_bf16_64, storage, p.head_dim),
+    const KernelId kernel = p.cap > 0 ? KernelId::k_capped_attention_bf16_64 : KernelId::k_matrix_attention_bf16_64;
+    op.launch(of_matrix(kernel, storage, p.head_dim),
               {p.heads, divide_up(p.tokens, kMatrixRows), kMatrixThreads, matrix_forward_shared(p.head_dim)},
               arguments);
     return absl::OkStatus();
@@ -87,15 +94,17 @@ void lower_by_matrices(Lowering& op, Arguments<AttentionParams>& arguments, Stor
   if (p.splits > 1) {
     arguments.at(&AttentionParams::dk_parts, op.workspace(part)).at(&AttentionParams::dv_parts, op.workspace(part));
   }
-  const bool groups = op.options().warpgroups && p.scale > 0;
+  const bool groups = by_groups(op, p);
   const int shared = groups ? group_backward_shared(p.head_dim) : matrix_backward_shared(p.head_dim);
   const Grid keys{std::int64_t{p.kv_heads} * p.splits, blocks, kMatrixThreads, shared};
   const Grid queries{p.heads, blocks, kMatrixThreads, shared};
-  const auto kernel = [&](KernelId of_groups, KernelId of_warps) {
-    return of_matrix(groups ? of_groups : of_warps, storage, p.head_dim);
+  const auto kernel = [&](KernelId of_groups, KernelId of_warps, KernelId capped) {
+    return of_matrix(groups ? of_groups : p.cap > 0 ? capped : of_warps, storage, p.head_dim);
   };
-  op.launch(kernel(KernelId::k_group_keys_bf16_64, KernelId::k_matrix_keys_bf16_64), keys, arguments);
-  op.launch(kernel(KernelId::k_group_queries_bf16_64, KernelId::k_matrix_queries_bf16_64), queries, arguments);
+  using Id = KernelId;
+  op.launch(kernel(Id::k_group_keys_bf16_64, Id::k_matrix_keys_bf16_64, Id::k_capped_keys_bf16_64), keys, arguments);
+  op.launch(kernel(Id::k_group_queries_bf16_64, Id::k_matrix_queries_bf16_64, Id::k_capped_queries_bf16_64), queries,
+            arguments);
   if (p.splits > 1) {
     op.launch(of_storage(KernelId::k_attention_join_fp32, storage),
               {divide_up(op.in(1).elements(), kMostThreads * kVector), 2, kMostThreads, 0}, arguments);
@@ -136,6 +145,7 @@ absl::Status lower_cached(Lowering& op) {
   p.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
   p.window = static_cast<std::int32_t>(std::min<std::uint32_t>(attributes.window, 0x7FFFFFFF));
   p.scale = attributes.scale;
+  p.cap = attributes.cap;
   using P = CachedAttentionParams;
   arguments.at(&P::q, op.read(0)).at(&P::k, op.read(1)).at(&P::v, op.read(2)).at(&P::positions, op.read(3));
   arguments.at(&P::bounds, op.read(4)).at(&P::k_cache, op.read(5)).at(&P::v_cache, op.read(6));

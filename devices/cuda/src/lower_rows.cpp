@@ -178,8 +178,14 @@ absl::Status lower_elementwise(Lowering& op) {
   }
   Arguments<ElementwiseParams> arguments;
   arguments.params.elements = op.in(0).elements();
-  arguments.at(&ElementwiseParams::a, op.read(0)).at(&ElementwiseParams::b, op.read(1));
-  arguments.at(&ElementwiseParams::y, op.write(0));
+  arguments.at(&ElementwiseParams::a, op.read(0)).at(&ElementwiseParams::y, op.write(0));
+  if (op.op().kind == OpKind::kSoftCap) {
+    arguments.params.alpha = op.attributes<SoftCapAttributes>().cap;
+    op.launch(of_storage(KernelId::k_soft_cap_fp32, Lowering::storage_of(op.in(0))),
+              over_elements(arguments.params.elements), arguments);
+    return absl::OkStatus();
+  }
+  arguments.at(&ElementwiseParams::b, op.read(1));
   static_assert(kClampedActivation == static_cast<int>(ActivationKind::kClampedSwiglu));
   static_assert(kSigmoidActivation == static_cast<int>(ActivationKind::kSigmoid));
   static_assert(kReluActivation == static_cast<int>(ActivationKind::kRelu));

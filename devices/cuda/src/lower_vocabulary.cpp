@@ -95,6 +95,7 @@ class Vocabulary {
     p.first_row = static_cast<std::int32_t>(attributes_.first_row);
     for (std::uint32_t i = 0; i < part; ++i) p.first_row += static_cast<std::int32_t>(rows_of(i));
     p.rows = static_cast<std::int32_t>(rows_of(part));
+    p.cap = attributes_.cap;
     arguments.at(&P::x, op_.read(0)).at(&P::targets, op_.read(1)).at(&P::places, places_);
     arguments.at(&P::gathered, gathered_).at(&P::logits, logits_[part]);
     arguments.at(&P::dgathered, dgathered_).at(&P::dx, dx_).at(&P::losses, losses_).at(&P::fault, op_.fault());
