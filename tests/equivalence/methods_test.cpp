@@ -63,6 +63,15 @@ void as_gemma3(model::ModelConfig& config) {
   config.attention_bias = false;
 }
 
+/// Capped scores and logits besides.
+void as_gemma2(model::ModelConfig& config) {
+  as_gemma3(config);
+  config.qk_norm = model::QkNorm::kNone;
+  config.window_rope.reset();
+  config.attention_cap = 1.5;
+  config.logits_cap = 1.2;
+}
+
 /// Norms behind the halves and of all heads together, and a layer without rotary embedding.
 void as_olmo_and_smollm3(model::ModelConfig& config) {
   config.norm_place = model::NormPlace::kOutput;
@@ -241,6 +250,7 @@ std::vector<Method> methods() {
           {"dora_with_dropout", dora(0.1), optimizer(OptimizerKind::kAdamW)},
           {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)},
           {"gemma3_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma3},
+          {"gemma2_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma2},
           {"olmo_blocks", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_olmo_and_smollm3},
           {"experts", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"experts_8bit", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW8Bit), false, true, as_olmoe},

@@ -87,6 +87,8 @@ inline nlohmann::json to_json(const ModelConfig& config) {
                                                                                   : config.embedding_multiplier)},
           {"residual_multiplier", config.residual_multiplier},
           {"logits_scaling", config.logits_scaling},
+          {"attention_cap", config.attention_cap},
+          {"logits_cap", config.logits_cap},
           {"tie_word_embeddings", config.tie_word_embeddings},
           {"initializer_range", config.initializer_range},
           {"dtype", static_cast<int>(config.weight_type)},

@@ -211,7 +211,7 @@ def main():
         (root / "case").mkdir()
         for case in json.loads(pathlib.Path(arguments.goldens, "config_goldens.json").read_text())["cases"]:
             check(f"golden {case['name']}", golden, case, root / "case")
-        for arch in ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3", "gemma", "gemma3_text",
+        for arch in ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text",
                      "arcee", "ministral3", "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5", "glm4", "lfm2"):
             for options in ([], ["dtype=bf16", "tie=1"], ["dtype=fp16", "head_dim=32", "num_key_value_heads=1"]):
                 folder = root / "models" / f"{arch}-{len(options)}-{'tie=1' in options}"

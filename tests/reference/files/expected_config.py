@@ -144,6 +144,8 @@ def expected(folder):
         "attention_scale": in_fp32(attention.scaling), "embedding_scale": in_fp32(embedding_scale),
         "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
         "logits_scaling": float(getattr(config, "logits_scaling", 1.0)),
+        "attention_cap": float(getattr(config, "attn_logit_softcapping", None) or 0.0),
+        "logits_cap": float(getattr(config, "final_logit_softcapping", None) or 0.0),
         "tie_word_embeddings": outer.tie_word_embeddings, "initializer_range": config.initializer_range,
         "dtype": DTYPES[dtype], "sliding_window": windows_of(config, layers), "bos": config.bos_token_id,
         "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,

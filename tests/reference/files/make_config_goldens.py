@@ -12,7 +12,7 @@ import tempfile
 import torch
 import transformers
 from expected_config import expected
-from transformers import Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
+from transformers import Gemma2Config, Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, GraniteMoeConfig, HunYuanDenseV1Config, Lfm2Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SeedOssConfig, SmolLM3Config
 
@@ -184,6 +184,15 @@ CASES = {
     "gemma_bare": written("gemma", num_attention_heads=16),
     "gemma_hub": written("gemma", num_key_value_heads=1, head_dim=24, hidden_act="gelu", hidden_activation=None,
                          rope_scaling=None, rope_theta=10000.0, attention_bias=False),
+    "saved_gemma2": saved(Gemma2Config, num_hidden_layers=5, num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=24,
+                          sliding_window=16, attn_logit_softcapping=20.0, final_logit_softcapping=10.0),
+    "gemma2_bare": written("gemma2", num_attention_heads=8),
+    "gemma2_no_caps": written("gemma2", attn_logit_softcapping=None, final_logit_softcapping=None),
+    "gemma2_hub": written("gemma2", num_key_value_heads=2, head_dim=64, query_pre_attn_scalar=144,
+                          attn_logit_softcapping=50.0, final_logit_softcapping=30.0, rope_theta=10000.0,
+                          sliding_window=512, sliding_window_size=512, hidden_act="gelu_pytorch_tanh",
+                          hidden_activation="gelu_pytorch_tanh", torch_dtype="float32", cache_implementation="hybrid",
+                          attention_bias=False, attention_dropout=0.0, bos_token_id=2, eos_token_id=1, pad_token_id=0),
     "saved_gemma3": saved(Gemma3TextConfig, num_hidden_layers=7, head_dim=16, query_pre_attn_scalar=24,
                           sliding_window=16),
     "gemma3_bare": written("gemma3_text"),

@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": MODEL_ARCH.MISTRAL3, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
          "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "granitemoe": MODEL_ARCH.GRANITE_MOE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
-         "gemma": MODEL_ARCH.GEMMA, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen2_moe": MODEL_ARCH.QWEN2MOE,
+         "gemma": MODEL_ARCH.GEMMA, "gemma2": MODEL_ARCH.GEMMA2, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen2_moe": MODEL_ARCH.QWEN2MOE,
          "qwen3_moe": MODEL_ARCH.QWEN3MOE,
          "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS, "phi3": MODEL_ARCH.PHI3,
          "hunyuan_v1_dense": MODEL_ARCH.HUNYUAN_DENSE, "exaone4": MODEL_ARCH.EXAONE4, "arcee": MODEL_ARCH.ARCEE,
@@ -181,7 +181,10 @@ def model(folder, quantization, pre, scratch):
         wanted.update({f"{prefix}.attention.temperature_scale": np.float32(scaling["llama_4_scaling_beta"]),
                        f"{prefix}.rope.scaling.yarn_log_multiplier": np.float32(scaling["mscale_all_dim"]),
                        f"{prefix}.rope.scaling.original_context_length": scaling["original_max_position_embeddings"]})
-    if config["model_type"] in ("olmo3", "gemma3_text", "gpt_oss"):
+    if config["model_type"] == "gemma2":
+        for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+            wanted[f"{prefix}.{key}"] = np.float32(config[key])
+    if config["model_type"] in ("olmo3", "gemma2", "gemma3_text", "gpt_oss"):
         wanted[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
     if "num_experts_per_tok" in config:
         wanted[f"{prefix}.expert_count"] = config.get("num_experts", config.get("num_local_experts"))

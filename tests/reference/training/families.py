@@ -10,7 +10,7 @@ import zlib
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
-from transformers import GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
+from transformers import Gemma2Config, Gemma2ForCausalLM, GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import GraniteMoeConfig, GraniteMoeForCausalLM
@@ -222,6 +222,12 @@ CASES = {
         num_attention_heads=3, num_key_value_heads=1, head_dim=22, vocab_size=143, rms_norm_eps=1e-6,
         tie_word_embeddings=False, hidden_act="gelu_pytorch_tanh",
         rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    # Caps where scores and logits bend.
+    "gemma2": _case(
+        Gemma2Config, Gemma2ForCausalLM, hidden_size=52, intermediate_size=78, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=18, vocab_size=151, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, query_pre_attn_scalar=13, sliding_window=6, attn_logit_softcapping=1.5,
+        final_logit_softcapping=1.2, rope_parameters=dict(rope_type="default", rope_theta=300.0)),
     "gemma3": _case(
         Gemma3TextConfig, Gemma3ForCausalLM, hidden_size=48, intermediate_size=78, num_hidden_layers=3,
         num_attention_heads=4, num_key_value_heads=2, head_dim=18, vocab_size=149, rms_norm_eps=1e-6,

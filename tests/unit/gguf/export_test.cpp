@@ -170,9 +170,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
-                                         "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral",
-                                         "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense",
-                                         "exaone4", "seed_oss", "ernie4_5", "glm4", "lfm2"),
+                                         "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text",
+                                         "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3",
+                                         "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5", "glm4", "lfm2"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -448,6 +448,9 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("olmo3", "rope_parameters", [](auto& config) { config.window_rope->theta = 3.0; });
   refused("gemma", "tie_word_embeddings", [](auto& config) { config.tie_word_embeddings = false; });
   refused("gemma", "hidden_act", [](auto& config) { config.activation = model::Activation::kSilu; });
+  refused("gemma2", "attn_logit_softcapping", [](auto& config) { config.attention_cap = 0.0; });
+  refused("gemma2", "final_logit_softcapping", [](auto& config) { config.logits_cap = 0.0; });
+  refused("gemma2", "layer_types", [](auto& config) { config.sliding_window.assign(config.num_layers, 0); });
   refused("gemma3_text", "query_pre_attn_scalar", [](auto& config) { config.attention_scale = 0.3; });
   refused("gemma3_text", "rope_parameters", [](auto& config) {
     config.window_rope->factor = 2.0;

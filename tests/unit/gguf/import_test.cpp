@@ -92,9 +92,9 @@ TEST_P(ImportModel, Q8_IsNear) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
-                                         "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma3_text", "mixtral",
-                                         "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense",
-                                         "exaone4", "seed_oss", "ernie4_5", "glm4", "lfm2"),
+                                         "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text",
+                                         "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3",
+                                         "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5", "glm4", "lfm2"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {
@@ -128,6 +128,19 @@ TEST(ImportConfig, GranitesFactors_ComeBack) {
   EXPECT_EQ(ours.residual_multiplier, 0.22);
   EXPECT_EQ(ours.logits_scaling, 8.0);
   EXPECT_EQ(ours.attention_scale, 0.015625);
+}
+
+TEST(ImportConfig, Gemma2sCaps_ComeBack) {
+  const Model m = make_model("gemma2", fresh_folder() / "model", [](Json& config) {
+    config["attn_logit_softcapping"] = 20.0;
+    config["final_logit_softcapping"] = 12.5;
+  });
+  const auto documents = import_documents(exported(m, "f32"));
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const model::ModelConfig ours = *model::load_config(*documents);
+  EXPECT_EQ(ours.attention_cap, 20.0);
+  EXPECT_EQ(ours.logits_cap, 12.5);
+  EXPECT_EQ(ours.sliding_window, m.config.sliding_window);
 }
 
 /// The key is one letter away from another one that no reader knows.
@@ -313,7 +326,7 @@ TEST(StoredRow, UndoesSourceRow) {
 
 TEST(ModelTensorName, UndoesTensorName) {
   const fs::path folder = fresh_folder();
-  for (const char* arch : {"qwen3", "olmo2", "gemma3_text"}) {
+  for (const char* arch : {"qwen3", "olmo2", "gemma2", "gemma3_text"}) {
     const model::ModelConfig config = make_model(arch, folder / arch).config;
     for (const model::ParameterSpec& spec : model::model_parameters(config)) {
       EXPECT_EQ(model_tensor_name(config, tensor_name(config, spec.name)), spec.name);

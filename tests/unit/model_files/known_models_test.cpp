@@ -84,6 +84,9 @@ TEST(KnownModels, Parameters_AreAsPublished) {
                                                           {"microsoft/Phi-4-mini-instruct", 3836021760},
                                                           {"google/gemma-2b", 2506172416},
                                                           {"google/gemma-7b", 8537680896},
+                                                          {"google/gemma-2-2b", 2614341888},
+                                                          {"google/gemma-2-9b", 9241705984},
+                                                          {"google/gemma-2-27b", 27227128320},
                                                           {"google/gemma-3-270m", 268098176},
                                                           {"google/gemma-3-1b-pt", 999885952}};
   for (const auto& [name, count] : published) {

@@ -97,6 +97,8 @@ void expect_sound(const ModelConfig& config) {
   EXPECT_TRUE(config.without_rope.empty() || config.without_rope.size() == config.num_layers);
   EXPECT_GT(config.attention_scale.value_or(1.0), 0.0);
   EXPECT_GT(config.logits_scaling, 0.0);
+  EXPECT_GE(config.attention_cap, 0.0);
+  EXPECT_GE(config.logits_cap, 0.0);
   if (config.num_layers <= 64) {
     for (const ParameterSpec& spec : model_parameters(config)) EXPECT_LT(spec.elements(), 1ULL << 47U);
   }
@@ -119,6 +121,9 @@ TEST(ConfigMutations, NeverCrash_AndAcceptedOnesAreSound) {
           "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "head_dim": 16, "sliding_window": 16,
           "sliding_window_pattern": 2, "query_pre_attn_scalar": 24, "rope_theta": 1000000.0, "rope_parameters":
           {"full_attention": {"rope_type": "linear", "factor": 8.0}, "sliding_attention": {"rope_theta": 10000.0}}})",
+      R"({"model_type": "gemma2", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "head_dim": 16, "sliding_window": 16,
+          "query_pre_attn_scalar": 24, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})",
       R"({"model_type": "granite", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 300, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
           "logits_scaling": 8.0, "attention_multiplier": 0.015625, "mlp_bias": false})",

@@ -110,6 +110,11 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     const double scale = scale_of_scores(config);
     out["query_pre_attn_scalar"] = std::lround(1.0 / (scale * scale));
   }
+  if (traits.attention_cap != 0.0) {
+    const auto cap = [](double of) { return of == 0.0 ? OrderedJson(nullptr) : OrderedJson(of); };
+    out["attn_logit_softcapping"] = cap(config.attention_cap);
+    out["final_logit_softcapping"] = cap(config.logits_cap);
+  }
   if (!traits.reads_multipliers) return;
   out["attention_multiplier"] = scale_of_scores(config);
   out["embedding_multiplier"] = config.embedding_multiplier;

@@ -87,7 +87,9 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   refuse_dropout(fields, traits, "attention_dropout", "inside attention");
   refuse_dropout(fields, traits, std::string(traits.residual_dropout_key), "of what a block adds");
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (fields.has(key)) fields.refuse(key, "capped scores are not supported; expected null");
+    if (traits.attention_cap == 0.0 && fields.has(key)) {
+      fields.refuse(key, fmt::format("capped scores are not supported for {}; expected null", traits.model_type));
+    }
   }
   if (fields.has("clip_qkv")) fields.refuse("clip_qkv", "capped queries and keys are not supported; expected null");
   for (const char* key : {"is_encoder_decoder", "add_cross_attention", "use_mrope", "use_bidirectional_attention"}) {
@@ -307,6 +309,12 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   }
 }
 
+/// A null means that there is none.
+double parse_cap(Fields& fields, const char* key, double absent) {
+  if (absent == 0.0 || (fields.present(key) && !fields.has(key))) return 0.0;
+  return fields.number(key, {1e-3, 1e6}, absent);
+}
+
 /// Where the norms stand, and the factors that some families have.
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.norm_place = traits.norm_place;
@@ -318,6 +326,8 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   if (traits.scales_queries) {
     config.attention_scale = 1.0 / std::sqrt(fields.number("query_pre_attn_scalar", kFactors, 256.0));
   }
+  config.attention_cap = parse_cap(fields, "attn_logit_softcapping", traits.attention_cap);
+  config.logits_cap = parse_cap(fields, "final_logit_softcapping", traits.logits_cap);
   if (!traits.reads_multipliers) return;
   config.attention_scale = fields.number("attention_multiplier", kFactors, 1.0);
   config.embedding_multiplier = fields.number("embedding_multiplier", kFactors, 1.0);

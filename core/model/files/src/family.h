@@ -103,6 +103,9 @@ struct FamilyTraits {
   bool norms_add_one = false;   // they multiply by 1 + weight
   bool is_gemma = false;        // embeddings times sqrt(hidden_size), GELU
   bool scales_queries = false;  // query_pre_attn_scalar
+  /// attn_logit_softcapping and final_logit_softcapping when the key is absent; 0: the family has no such.
+  double attention_cap = 0;
+  double logits_cap = 0;
   std::string_view activation_key = "hidden_act";
 };
 

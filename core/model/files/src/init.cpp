@@ -89,6 +89,8 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     }
   }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
+  config.attention_cap = traits.attention_cap;
+  config.logits_cap = traits.logits_cap;
   if (!traits.gated_mlp) config.activation = Activation::kReluSquared;
   config.attention_bias = traits.attention_bias || traits.reads_qkv_bias;
   config.tie_word_embeddings = options.tie_word_embeddings;

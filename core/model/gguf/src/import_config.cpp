@@ -39,7 +39,8 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   }
   for (const char* scale :
        {"attention.scale", "logit_scale", "embedding_scale", "residual_scale", "final_logit_softcapping"}) {
-    const bool known = granite && std::string_view(scale) != "final_logit_softcapping";
+    const bool caps = std::string_view(scale) == "final_logit_softcapping";
+    const bool known = caps ? prefix == "gemma2." : granite;
     if (!known && keys.number(prefix + scale, 0.0, 1e6, 0.0) != 0.0) {
       keys.refuse(prefix + scale, "scaled activations are not supported; expected none");
     }
@@ -210,8 +211,12 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
   experts.clamped.emplace();
 }
 
-/// Granite's factors; 0 counts as absent.
+/// Gemma 2's caps. Granite's factors; 0 counts as absent.
 void read_factors(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  if (config.family == Family::kGemma2) {
+    config.attention_cap = keys.number(prefix + "attn_logit_softcapping", 1e-3, 1e6, kAttentionCap);
+    config.logits_cap = keys.number(prefix + "final_logit_softcapping", 1e-3, 1e6, kLogitsCap);
+  }
   if (!has_factors(config.family)) return;
   const auto factor = [&](const char* name) { return keys.number(prefix + name, 0.0, 1e6, 0.0); };
   if (const double scale = factor("attention.scale"); scale != 0.0) config.attention_scale = scale;
@@ -222,7 +227,7 @@ void read_factors(KeyReader& keys, const std::string& prefix, model::ModelConfig
   }
 }
 
-/// Layers of Gemma 3, OLMo 3 and GPT-OSS slide in the pattern of the architecture, unless a list says which do.
+/// Layers of Gemma 2 and 3, OLMo 3 and GPT-OSS slide in the pattern of the architecture, unless a list says which do.
 void read_pattern(KeyReader& keys, const std::string& prefix, std::uint32_t window, model::ModelConfig& config) {
   const std::string key = prefix + "attention.sliding_window_pattern";
   const std::vector<bool> slides = keys.flags(key);
@@ -235,7 +240,7 @@ void read_pattern(KeyReader& keys, const std::string& prefix, std::uint32_t wind
     const bool here = slides.empty() ? (layer + 1) % pattern != 0 : slides[layer];
     config.sliding_window[layer] = here ? window : 0;
   }
-  if (config.family == Family::kGptOss) return;  // all rotate alike
+  if (config.family == Family::kGptOss || config.family == Family::kGemma2) return;  // all rotate alike
   config.window_rope.emplace().theta =
       keys.number(prefix + "rope.freq_base_swa", 1.0, 1e18, usual_window_theta(config));
 }
@@ -255,7 +260,8 @@ void read_turned_windows(KeyReader& keys, const std::string& prefix, std::uint32
 
 void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   const std::string key = prefix + "attention.sliding_window";
-  const std::uint32_t window = keys.integer(key, 0, kMaxPositions, 0);
+  const bool always = config.family == Family::kGemma2;
+  const std::uint32_t window = keys.integer(key, always ? 1 : 0, kMaxPositions, always ? kWindowOfGemma2 : 0);
   if (window != 0 && config.family == Family::kOlmo2) config.family = Family::kOlmo3;
   if (window_pattern(config.family) != 0) {
     config.sliding_window.assign(config.num_layers, 0);
@@ -331,10 +337,10 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 
 /// One of each architecture; what else a file says may make it another that shares the name.
 constexpr std::array kFamilies = {
-    Family::kLlama,   Family::kArcee,    Family::kMinistral3, Family::kQwen2,   Family::kQwen3,    Family::kSmolLm3,
-    Family::kGranite, Family::kOlmo2,    Family::kGemma,      Family::kGemma3,  Family::kQwen3Moe, Family::kOlmoe,
-    Family::kGptOss,  Family::kPhi3,     Family::kHunYuan,    Family::kExaone4, Family::kSeedOss,  Family::kErnie45,
-    Family::kGlm4,    Family::kQwen2Moe, Family::kGraniteMoe, Family::kLfm2};
+    Family::kLlama,   Family::kArcee,  Family::kMinistral3, Family::kQwen2,      Family::kQwen3,   Family::kSmolLm3,
+    Family::kGranite, Family::kOlmo2,  Family::kGemma,      Family::kGemma2,     Family::kGemma3,  Family::kQwen3Moe,
+    Family::kOlmoe,   Family::kGptOss, Family::kPhi3,       Family::kHunYuan,    Family::kExaone4, Family::kSeedOss,
+    Family::kErnie45, Family::kGlm4,   Family::kQwen2Moe,   Family::kGraniteMoe, Family::kLfm2};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -164,7 +164,8 @@ using Complaint = std::optional<std::pair<const char*, const char*>>;
 /// Layers that slide or do not rotate: readers know which from the architecture alone.
 Complaint complaint_of_layers(const model::ModelConfig& config) {
   const std::uint32_t pattern = window_pattern(config.family);
-  const bool slides = std::ranges::any_of(config.sliding_window, [](std::uint32_t window) { return window != 0; });
+  const bool slides = config.family == Family::kGemma2 ||
+                      std::ranges::any_of(config.sliding_window, [](std::uint32_t window) { return window != 0; });
   for (std::uint32_t layer = 0; layer < config.num_layers && slides && pattern != 0; ++layer) {
     if ((config.sliding_window[layer] == 0) == ((layer + 1) % pattern == 0)) continue;
     return {{"layer_types", "layers slide in another pattern than that of GGUF's readers"}};
@@ -254,6 +255,10 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   if (qwen2_moe && !biased) return {{"qkv_bias", "GGUF's readers want biases"}};
   if ((olmo || oss || qwen2_moe) && config.tie_word_embeddings)
     return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
+  if (config.family == Family::kGemma2 && (config.attention_cap == 0.0 || config.logits_cap == 0.0)) {
+    const char* key = config.attention_cap == 0.0 ? "attn_logit_softcapping" : "final_logit_softcapping";
+    return {{key, "GGUF's readers cap scores and logits of this architecture"}};
+  }
   if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
   const bool derives_heads = olmo || qwen2_moe || config.family == Family::kLfm2;
   if (derives_heads && config.head_dim * config.num_heads != config.hidden_size) {
@@ -278,6 +283,7 @@ std::uint32_t window_pattern(Family family) {
     case Family::kExaone4:
       return 4;
     case Family::kGptOss:
+    case Family::kGemma2:
       return 2;
     default:
       return 0;
@@ -287,7 +293,7 @@ std::uint32_t window_pattern(Family family) {
 bool truncates_yarn(Family family) { return family != Family::kGptOss; }
 
 model::Activation usual_activation(Family family) {
-  const bool gemma = family == Family::kGemma || family == Family::kGemma3;
+  const bool gemma = family == Family::kGemma || family == Family::kGemma2 || family == Family::kGemma3;
   if (family == Family::kArcee) return model::Activation::kReluSquared;
   return gemma ? model::Activation::kGeluTanh : model::Activation::kSilu;
 }
@@ -297,8 +303,10 @@ double usual_window_theta(const model::ModelConfig& config) {
 }
 
 double usual_attention_scale(const model::ModelConfig& config) {
+  constexpr std::uint32_t kLayersOfLargestGemma2 = 46;
   constexpr std::uint32_t kLayersOfLargestGemma3 = 62;
-  const bool largest = config.family == Family::kGemma3 && config.num_layers == kLayersOfLargestGemma3;
+  const bool largest = (config.family == Family::kGemma2 && config.num_layers == kLayersOfLargestGemma2) ||
+                       (config.family == Family::kGemma3 && config.num_layers == kLayersOfLargestGemma3);
   const double width = largest ? static_cast<double>(config.hidden_size) / config.num_heads : config.head_dim;
   return 1.0 / std::sqrt(width);
 }
@@ -346,6 +354,8 @@ std::string architecture_name(Family family) {
       return "olmoe";
     case Family::kGemma:
       return "gemma";
+    case Family::kGemma2:
+      return "gemma2";
     case Family::kGemma3:
       return "gemma3";
     case Family::kGptOss:
@@ -424,6 +434,10 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
     keys.add(prefix + "embedding_scale", static_cast<float>(config.embedding_multiplier));
     keys.add(prefix + "residual_scale", static_cast<float>(config.residual_multiplier));
     keys.add(prefix + "logit_scale", static_cast<float>(config.logits_scaling));
+  }
+  if (config.family == Family::kGemma2) {
+    keys.add(prefix + "attn_logit_softcapping", static_cast<float>(config.attention_cap));
+    keys.add(prefix + "final_logit_softcapping", static_cast<float>(config.logits_cap));
   }
   if (window_pattern(config.family) != 0) {
     const auto window = std::ranges::max_element(config.sliding_window);

@@ -13,8 +13,8 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for
-/// OLMo 3), gemma, gemma3, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, glm4,
-/// lfm2.
+/// OLMo 3), gemma, gemma2, gemma3, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss,
+/// ernie4_5, glm4, lfm2.
 std::string architecture_name(model::Family family);
 
 /// Files say what embeddings, scores, residuals and logits are multiplied by.
@@ -30,7 +30,7 @@ bool truncates_yarn(model::Family family);
 /// Files say how wide experts are; others have them as wide as feed_forward_length.
 bool names_width_of_experts(model::Family family);
 
-/// Of scores, as readers have it where no key says otherwise: the largest Gemma 3 differs from the others.
+/// Of scores, as readers have it where no key says otherwise: the largest Gemma 2 and 3 differ from the others.
 double usual_attention_scale(const model::ModelConfig& config);
 
 /// What readers have where no key says it: the activation, the theta of layers that slide in a pattern, and for SmolLM3
@@ -38,6 +38,11 @@ double usual_attention_scale(const model::ModelConfig& config);
 model::Activation usual_activation(model::Family family);
 double usual_window_theta(const model::ModelConfig& config);
 inline constexpr std::uint32_t kUnrotatedInterval = 4;
+
+/// Of Gemma 2, which readers have where a file does not say: they cap and slide in any case.
+inline constexpr double kAttentionCap = 50.0;
+inline constexpr double kLogitsCap = 30.0;
+inline constexpr std::uint32_t kWindowOfGemma2 = 4096;
 
 /// Readers know by the number of layers whether those of EXAONE 4 slide; where they do, the others are not turned.
 inline constexpr std::uint32_t kLayersOfSlidingExaone4 = 64;

@@ -287,6 +287,7 @@ Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tok
   const ParameterUse& rows = layer.parameters.back();
   devices::VocabularyAttributes attributes{config_.vocab_size, rows.first_row, 1, with_gradients,
                                            with_gradients && parameters_[rows.id].trained};
+  attributes.cap = static_cast<float>(config_.logits_cap);
   const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0,
                                            encoding_between(phase));
   TensorId x = recorder.expanded(arrived);
@@ -319,9 +320,13 @@ Graph Architecture::record_logits(std::uint32_t tokens) const {
   const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
   const TensorId last = recorder.select_last(x);
   const TensorId normed = record_last_norm(recorder, last, weight(0));
-  const TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
-  recorder.set_role(logits, TensorRole::kLogits, 0);
+  TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
   recorder.set_dtype(logits, DType::kFloat32);
+  if (config_.logits_cap > 0) {
+    logits = recorder.soft_cap(logits, config_.logits_cap, "capped");
+    recorder.set_dtype(logits, DType::kFloat32);
+  }
+  recorder.set_role(logits, TensorRole::kLogits, 0);
   return recorder.take();
 }
 

@@ -227,7 +227,7 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   }
   if (config.norms_turned) norm_both();
   const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
-                                                config.sliding_window[block]};
+                                                config.sliding_window[block], static_cast<float>(config.attention_cap)};
   Recorder::Attended attended =
       capacity > 0 ? recorder.cached_attention(q, k, v, capacity, attributes) : recorder.attention(q, k, v, attributes);
   if (parts.sinks) attended = recorder.attention_sink(attended, weights.get(*parts.sinks));

@@ -227,6 +227,14 @@ TensorId Recorder::gated_activation(TensorId gate, TensorId up, const devices::G
   return y;
 }
 
+TensorId Recorder::soft_cap(TensorId x, double cap, const std::string& name) {
+  const TensorId y = activation(name, graph_.tensors[x].shape);
+  Op& op = append(OpKind::kSoftCap, devices::SoftCapAttributes{static_cast<float>(cap)});
+  op.reads = {x};
+  op.writes = {y};
+  return y;
+}
+
 TensorId Recorder::dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest) {
   const TensorId keys = batch(devices::BatchTensor::kKeys);
   const TensorId y = activation(name, graph_.tensors[x].shape);

@@ -30,6 +30,7 @@ enum class Family {
   kOlmo2,
   kOlmo3,
   kGemma,
+  kGemma2,
   kGemma3,
   kMixtral,
   kQwen2Moe,
@@ -172,7 +173,9 @@ struct ModelConfig {
   double embedding_multiplier = 1.0;                        // Granite
   double residual_multiplier = 1.0;                         // Granite: of what a half of a block adds
   double logits_scaling = 1.0;                              // Granite: logits are divided by it
-  std::optional<double> attention_scale;                    // see scale_of_scores(). Granite, Gemma 3
+  std::optional<double> attention_scale;                    // see scale_of_scores(). Granite, Gemma 2 and 3
+  double attention_cap = 0.0;                               // Gemma 2: scores are cap * tanh(score / cap); 0: not so
+  double logits_cap = 0.0;                                  // Gemma 2: likewise
   std::vector<std::uint32_t> sliding_window;                // [num_layers] tokens a query sees, itself included; 0: all
   std::optional<ExpertsConfig> experts;                     // see ExpertTraits
   std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next

@@ -91,6 +91,7 @@ class Recorder {
   /// o [T, Hv, Dv].
   TensorId delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes);
   TensorId gated_activation(TensorId gate, TensorId up, const devices::GatedActivationAttributes& attributes);
+  TensorId soft_cap(TensorId x, double cap, const std::string& name);
   /// `rest`: what dropping takes away.
   TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest = false);
   /// DoRA: m (fp32) over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
