@@ -26,9 +26,8 @@ say "build"
 cmake --preset release >/dev/null
 cmake --build --preset release
 say "tests"
-# Passed ones go by in hundreds: what fails, with its output, and the summary stand out. One more at a time than there are
-# processors: a fifth of the time goes by in waiting.
-ctest --preset release -j $(($(nproc) + 1)) "$@" | awk '
+# Passed ones go by in hundreds: what fails, with its output, and the summary stand out.
+ctest --preset release -j "$(nproc)" "$@" | awk '
   / Passed +[0-9.]+ sec/ { if (++passed % 100 == 0) { print "  " passed " passed"; fflush() } next }
   /^ +Start +[0-9]+: / { next }
   { print; fflush() }'
