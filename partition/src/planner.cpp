@@ -368,7 +368,8 @@ class Planner {
     if (rung < std::size(kMemoryShares)) return kMemoryShares[rung];
     if (rung + 1 == kRungs) return {0, 0};
     const std::size_t close = rung - std::size(kMemoryShares);
-    const double backward = 0.95 - 0.05 * static_cast<double>(close / std::size(kCloseForward));
+    const std::size_t step = close / std::size(kCloseForward);
+    const double backward = 0.95 - 0.05 * static_cast<double>(step);
     return {backward * kCloseForward[close % std::size(kCloseForward)], backward};
   }
 

@@ -81,8 +81,8 @@ bool Trainer::repeats_plan() {
   absl::Status status = dealt.status();
   if (status.ok()) {
     auto run = plan_run(config_, *model_.architecture, machine_, lengths_, Purpose::kTrain, &*dealt);
-    if (run.ok()) planned_ = *std::move(run);
     status = run.status();
+    if (run.ok()) planned_ = *std::move(run);
   }
   if (!status.ok()) {
     early_notes_.push_back(
