@@ -133,9 +133,13 @@ HWY_INLINE Vector splat(float x) { return hn::Set(Floats(), x); }
 HWY_INLINE float sum_of(Vector v) { return hn::GetLane(hn::SumOfLanes(Floats(), v)); }
 HWY_INLINE float max_of(Vector v) { return hn::GetLane(hn::MaxOfLanes(Floats(), v)); }
 
-/// e^x within 1 ulp for x <= 88.3; 0 where the result would be below the normal range; NaN for NaN.
-/// x = n ln 2 + r with |r| <= ln 2 / 2, then e^r = 1 + r (1 + r q(r)), q fitted at Chebyshev nodes.
-HWY_INLINE Vector exp_of(Vector x) {
+/// e^x = power * (1 + r + r^2 q), power being 2^n: x = n ln 2 + r with |r| <= ln 2 / 2, q fitted at Chebyshev nodes.
+struct ExpParts {
+  Vector power;
+  Vector r;
+  Vector q;
+};
+HWY_INLINE ExpParts exp_parts(Vector x) {
   // Adding 1.5 * 2^23 rounds to a whole number and leaves it in the low bits, here with the exponent's bias.
   constexpr float kWhole = 0x1.8p23F + 127.0F;
   const auto biased = hn::MulAdd(x, splat(1.44269504088896F), splat(kWhole));
@@ -148,13 +152,19 @@ HWY_INLINE Vector exp_of(Vector x) {
   q = hn::MulAdd(q, r, splat(0.04166655346F));
   q = hn::MulAdd(q, r, splat(0.1666657606F));
   q = hn::MulAdd(q, r, splat(0.5F));
-  const auto e = hn::MulAdd(hn::MulAdd(q, r, splat(1.0F)), r, splat(1.0F));
-  return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3365F)), hn::Mul(e, power));
+  return {power, r, q};
+}
+
+/// e^x within 1 ulp for x <= 88.3; 0 where the result would be below the normal range; NaN for NaN.
+HWY_INLINE Vector exp_of(Vector x) {
+  const ExpParts parts = exp_parts(x);
+  const auto e = hn::MulAdd(hn::MulAdd(parts.q, parts.r, splat(1.0F)), parts.r, splat(1.0F));
+  return hn::IfThenZeroElse(hn::Lt(x, splat(-87.3365F)), hn::Mul(e, parts.power));
 }
 
 /// 2^x within 3e-7 of itself for x <= 127, of x < -126 as of -126; NaN for NaN.
 HWY_INLINE Vector exp2_of(Vector x) {
-  constexpr float kWhole = 0x1.8p23F + 127.0F;      // see exp_of()
+  constexpr float kWhole = 0x1.8p23F + 127.0F;      // see exp_parts()
   const auto clamped = hn::Max(splat(-126.0F), x);  // of a number and a NaN x86 takes the second
   const auto biased = hn::Add(clamped, splat(kWhole));
   const auto power = hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::BitCast(Bits(), biased)));
@@ -166,23 +176,13 @@ HWY_INLINE Vector exp2_of(Vector x) {
   return hn::Mul(hn::MulAdd(q, r, splat(1.0F)), power);
 }
 
-/// Within 3 ulp; NaN for NaN. (e^2x - 1) / (e^2x + 1), the numerator without cancellation: with 2x = n ln 2 + r as in
-/// exp_of() it is 2^n (e^r - 1) + (2^n - 1).
+/// Within 3 ulp; NaN for NaN. (e^2x - 1) / (e^2x + 1), the numerator without cancellation: by exp_parts() it is
+/// 2^n (e^r - 1) + (2^n - 1).
 HWY_INLINE Vector tanh_of(Vector x) {
-  constexpr float kWhole = 0x1.8p23F + 127.0F;
   // Beyond, it is 1. Of a number and a NaN x86 takes the second.
-  const auto twice = hn::Max(splat(-20.0F), hn::Min(splat(20.0F), hn::Add(x, x)));
-  const auto biased = hn::MulAdd(twice, splat(1.44269504088896F), splat(kWhole));
-  const auto power = hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::BitCast(Bits(), biased)));
-  const auto n = hn::Sub(biased, splat(kWhole));
-  auto r = hn::NegMulAdd(n, splat(0.693359375F), twice);
-  r = hn::NegMulAdd(n, splat(-2.12194440054690e-4F), r);
-  auto q = hn::MulAdd(splat(0.0013926376F), r, splat(0.008363333082F));
-  q = hn::MulAdd(q, r, splat(0.04166655346F));
-  q = hn::MulAdd(q, r, splat(0.1666657606F));
-  q = hn::MulAdd(q, r, splat(0.5F));
-  const auto rest = hn::MulAdd(hn::Mul(q, r), r, r);  // e^r - 1
-  const auto less = hn::MulAdd(power, rest, hn::Sub(power, splat(1.0F)));
+  const ExpParts parts = exp_parts(hn::Max(splat(-20.0F), hn::Min(splat(20.0F), hn::Add(x, x))));
+  const auto rest = hn::MulAdd(hn::Mul(parts.q, parts.r), parts.r, parts.r);  // e^r - 1
+  const auto less = hn::MulAdd(parts.power, rest, hn::Sub(parts.power, splat(1.0F)));
   return hn::Div(less, hn::Add(less, splat(2.0F)));
 }
 
