@@ -145,23 +145,24 @@ void check_cap(Checker& c, float cap, float least) {
   if (!(cap >= least) || !std::isfinite(cap)) c.complain(fmt::format("its cap is {}", cap));
 }
 
-void check_attention(Checker& c) {
+/// What all three have; false with a complaint.
+bool check_attended(Checker& c, std::size_t reads, std::size_t writes) {
   const auto* attributes = c.attributes<AttentionAttributes>();
-  if (attributes == nullptr || !c.counts(4, 2)) return;
+  if (attributes == nullptr || !c.counts(reads, writes)) return false;
   check_heads(c);
   check_cap(c, attributes->cap, 0);
-  if (!c.good()) return;
+  return c.good();
+}
+
+void check_attention(Checker& c) {
+  if (!check_attended(c, 4, 2)) return;
   c.bounds(c.in(3));
   c.alike(c.out(0), c.in(0));
   check_normaliser(c, c.out(1));
 }
 
 void check_attention_backward(Checker& c) {
-  const auto* attributes = c.attributes<AttentionAttributes>();
-  if (attributes == nullptr || !c.counts(7, 3)) return;
-  check_heads(c);
-  check_cap(c, attributes->cap, 0);
-  if (!c.good()) return;
+  if (!check_attended(c, 7, 3)) return;
   c.alike(c.in(3), c.in(0));
   check_normaliser(c, c.in(4));
   c.alike(c.in(5), c.in(0));
@@ -170,11 +171,7 @@ void check_attention_backward(Checker& c) {
 }
 
 void check_cached_attention(Checker& c) {
-  const auto* attributes = c.attributes<AttentionAttributes>();
-  if (attributes == nullptr || !c.counts(7, 2)) return;
-  check_heads(c);
-  check_cap(c, attributes->cap, 0);
-  if (!c.good()) return;
+  if (!check_attended(c, 7, 2)) return;
   c.tokens_of(c.in(3), DType::kInt32);
   c.bounds(c.in(4));
   for (std::size_t i = 5; i < 7; ++i) {

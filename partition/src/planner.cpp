@@ -432,10 +432,7 @@ class Planner {
       return false;
     }
     memory_.keep_resident(plan);
-    plan.disk_traffic = disk_traffic(plan, model_, work_);
-    const Simulation simulation = predict(plan);
-    plan.predicted = simulation.prediction;
-    for (std::size_t i = 0; i < plan.devices.size(); ++i) plan.devices[i].busy = simulation.busy[i];
+    predict(layer_seconds_, model_, work_, machine_, plan);
     remember(used, plan.predicted.step_seconds);
     // A device that is of no use stays unused.
     const bool fewer = best_ && devices_of(used) < devices_of(used_by(*best_));
@@ -454,10 +451,6 @@ class Planner {
     std::vector<double> seconds(machine_.devices.size(), 0.0);
     for (const Slot& slot : plan.slots) seconds[slot.device] += slot.seconds * plan.rounds[slot.round].microbatches;
     return std::ranges::max(seconds);
-  }
-
-  Simulation predict(const Plan& plan) const {
-    return simulate_with(layer_seconds_, plan, model_, work_, machine_, steady_steps(work_), false);
   }
 
   Counts used_by(const Plan& plan) const {

@@ -39,13 +39,10 @@ absl::StatusOr<Plan> repeat_plan(const Plan& dealt, const ModelShape& model, con
   double overfull = 1;
   RONDO_RETURN_IF_ERROR(memory.fill(plan, overfull));
   memory.keep_resident(plan);
-  plan.disk_traffic = disk_traffic(plan, model, work);
   const LayerSeconds seconds(model, work, machine);
-  const Simulation simulation = simulate_with(seconds, plan, model, work, machine, steady_steps(work), false);
-  plan.predicted = simulation.prediction;
+  predict(seconds, model, work, machine, plan);
   plan.predicted.least_step_seconds = plan.predicted.step_seconds;
   for (DeviceIndex i = 0; i < plan.devices.size(); ++i) {
-    plan.devices[i].busy = simulation.busy[i];
     const bool used = std::ranges::any_of(plan.slots, [i](const Slot& slot) { return slot.device == i; });
     if (!used) plan.devices[i].unused_because = "the plan that is repeated has no slot on it";
   }

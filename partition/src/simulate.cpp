@@ -61,6 +61,14 @@ Simulation simulate_with(const LayerSeconds& seconds, const Plan& plan, const Mo
   return result;
 }
 
+void predict(const LayerSeconds& seconds, const ModelShape& model, const Workload& work, const MachineShape& machine,
+             Plan& plan) {
+  plan.disk_traffic = disk_traffic(plan, model, work);
+  const Simulation simulation = simulate_with(seconds, plan, model, work, machine, steady_steps(work), false);
+  plan.predicted = simulation.prediction;
+  for (DeviceIndex i = 0; i < plan.devices.size(); ++i) plan.devices[i].busy = simulation.busy[i];
+}
+
 Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
                     std::uint32_t steps) {
   return simulate_with(LayerSeconds(model, work, machine), plan, model, work, machine, std::max(steps, 1U), true);

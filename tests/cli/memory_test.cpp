@@ -212,9 +212,8 @@ class HostMemoryOfVulkan : public HostMemory {
   void SetUp() override {
     HostMemory::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    const auto devices = json_of(workspace_.run({"devices", "--json"})).at("devices");
-    const bool there = std::ranges::any_of(devices, [](const auto& device) { return device.at("name") == "vulkan:0"; });
-    if (!there) GTEST_SKIP() << "no Vulkan device on this machine, or no Vulkan in this build";
+    if (!has_device(workspace_, "vulkan:0"))
+      GTEST_SKIP() << "no Vulkan device on this machine, or no Vulkan in this build";
     ::setenv("XDG_CACHE_HOME", (workspace_.path() / "cache").c_str(), /*overwrite=*/1);
   }
   void TearDown() override { ::unsetenv("XDG_CACHE_HOME"); }

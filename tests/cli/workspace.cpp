@@ -81,6 +81,11 @@ nlohmann::json json_of(const Outcome& outcome) {
   return json;
 }
 
+bool has_device(const Workspace& workspace, const std::string& name) {
+  const nlohmann::json devices = json_of(workspace.run({"devices", "--json"})).at("devices");
+  return std::ranges::any_of(devices, [&](const nlohmann::json& device) { return device.at("name") == name; });
+}
+
 std::vector<nlohmann::json> metrics_of(const Workspace& workspace, const std::string& out) {
   std::vector<nlohmann::json> lines;
   std::istringstream text(workspace.read(out + "/metrics.jsonl"));

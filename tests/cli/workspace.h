@@ -46,6 +46,9 @@ class Workspace {
 /// What a command that succeeds gives with --json.
 nlohmann::json json_of(const Outcome& outcome);
 
+/// Whether `rondo devices` lists one of that name.
+bool has_device(const Workspace& workspace, const std::string& name);
+
 /// The lines of `out`/metrics.jsonl.
 std::vector<nlohmann::json> metrics_of(const Workspace& workspace, const std::string& out);
 

@@ -5,7 +5,6 @@
 // row: `row`, and `lane` within it. A lane's fours are lane, lane + kLanes, ...; its columns of scores likewise.
 #include "common.glsl"
 #include "sequences.glsl"
-#include "soft_cap.glsl"
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
@@ -13,9 +12,7 @@ layout(constant_id = 1) const uint kWidth = 64;  // of a head
 layout(constant_id = 2) const uint kTile = 16;
 layout(constant_id = 3) const bool kCached = false;  // keys are a cache's rows, queries stand at `positions`
 layout(constant_id = 4) const bool kCapped = false;
-
-/// A score from scaled products, and its slope along them: capped by factors[1] with kCapped.
-vec2 score_of(float scaled) { return kCapped ? soft_capped(scaled, push.factors[1]) : vec2(scaled, 1.0); }
+#include "attention_scores.glsl"
 
 const uint kLanes = 64 / kTile;
 const uint kFours = (kWidth + 3) / 4;

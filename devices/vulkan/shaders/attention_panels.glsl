@@ -3,16 +3,13 @@
 // for all eight. What an invocation holds stays with it: no shared memory, no barriers.
 #include "common.glsl"
 #include "sequences.glsl"
-#include "soft_cap.glsl"
 
 layout(local_size_x = 8) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kWidth = 64;  // of a head
 layout(constant_id = 3) const bool kCapped = false;
+#include "attention_scores.glsl"
 layout(set = 0, binding = 0) uniform samplerBuffer panel;
-
-/// A score from scaled products, and its slope along them: capped by factors[1] with kCapped.
-vec2 score_of(float scaled) { return kCapped ? soft_capped(scaled, push.factors[1]) : vec2(scaled, 1.0); }
 
 const uint kFours = (kWidth + 3) / 4;
 const float kLowest = -1.0e30;

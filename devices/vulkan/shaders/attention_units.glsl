@@ -16,7 +16,6 @@
 #include "common.glsl"
 #include "scaled.glsl"
 #include "sequences.glsl"
-#include "soft_cap.glsl"
 
 layout(local_size_x_id = 8) in;  // 2 kParts subgroups
 layout(constant_id = 0) const uint kType = 0;
@@ -30,6 +29,7 @@ layout(constant_id = 7) const uint kTiles = 1;  // of own rows, of a subgroup
 layout(constant_id = 9) const bool kReadsAhead = true;
 layout(constant_id = 10) const bool kScaled = false;
 layout(constant_id = 11) const bool kCapped = false;
+#include "attention_scores.glsl"
 const uint kUnitType = kScaled ? kFloat16 : kType;  // of what is multiplied
 
 const uint kRows = 2 * kTiles * kM;
@@ -102,9 +102,6 @@ float score_scale() { return kScaled ? times_power(push.factors[0], -exponents.x
 float slope_scale() { return kScaled ? power_of_two(-kSlopeBits) : push.factors[0]; }
 float slope_sum_scale() { return kScaled ? push.factors[0] : 1.0; }
 float scaled_delta(float delta) { return kScaled ? times_power(delta, exponents.z + exponents.w) : delta; }
-
-/// A score from scaled products, and its slope along them: capped by factors[1] with kCapped.
-vec2 score_of(float scaled) { return kCapped ? soft_capped(scaled, push.factors[1]) : vec2(scaled, 1.0); }
 
 #define Sums fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>
 

@@ -200,17 +200,23 @@ void complain(uint kind, uint where, int what) {
 /// 2^n for n within -126 ... 127.
 float power_of_two(int n) { return intBitsToFloat((n + 127) << 23); }
 
-float exact_exp(float x) {
-  const float inside = clamp(x, -87.3, 88.8);
-  const float n = roundEven(inside * 1.44269504);
+/// e^x is 2^n times 1 and this.
+float exp_rest(float x, out float n) {
+  n = roundEven(x * 1.44269504);
   // ln 2 in two parts, the first of 12 bits: its product with n is exact.
-  precise float r = inside - n * 0.693359375;
+  precise float r = x - n * 0.693359375;
   r = r + n * 2.12194440e-4;
   precise float p = 0.00139505148 * r + 0.00836890284;
   p = p * r + 0.0416662060;
   p = p * r + 0.166665182;
   p = p * r + 0.5;
-  p = p * r * r + r + 1.0;
+  p = p * r * r + r;
+  return p;
+}
+
+float exact_exp(float x) {
+  float n;
+  const float p = exp_rest(clamp(x, -87.3, 88.8), n) + 1.0;
   const int whole = int(n);
   const int half_of = whole / 2;  // in two steps: 2^128 is none
   const float value = p * power_of_two(half_of) * power_of_two(whole - half_of);

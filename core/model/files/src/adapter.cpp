@@ -11,7 +11,6 @@
 #include <optional>
 #include <set>
 
-#include "family.h"
 #include "json_fields.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"

@@ -8,6 +8,5 @@ namespace rondo::model {
 
 /// Sizes, and blocks by layer_types or each but the so-many-th.
 void parse_linear_attention(Fields& fields, const FamilyTraits& traits, ModelConfig& config);
-void parse_short_convolution(Fields& fields, const FamilyTraits& traits, ModelConfig& config);
 
 }  // namespace rondo::model

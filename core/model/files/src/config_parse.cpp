@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "config_convolution.h"
 #include "config_experts.h"
 #include "config_linear.h"
 #include "config_rope.h"

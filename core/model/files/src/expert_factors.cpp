@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "family.h"
 #include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"

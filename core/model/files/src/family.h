@@ -116,13 +116,6 @@ const FamilyTraits* find_family(std::string_view model_type);
 /// "llama, mistral, ...", for messages.
 std::string family_names();
 
-/// What transformers, and with it adapters, call a mixture and its router, whatever files call them.
-struct MixtureInMemory {
-  const char* module;
-  const char* router;
-};
-MixtureInMemory mixture_in_memory(const ModelConfig& config);
-
 std::string_view weight_type_name(WeightType type);  // float32, bfloat16, float16
 std::string_view activation_name(Activation activation);
 std::string_view rope_kind_name(RopeKind kind);

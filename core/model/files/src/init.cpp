@@ -25,6 +25,14 @@ namespace {
 /// Windows of a family whose layers slide by a pattern are short here: a small model's sequences are, too.
 constexpr std::uint32_t kInitWindow = 512;
 
+/// Which of the layers are not each so-many-th, or with fewer layers the last.
+std::vector<bool> all_but_each(std::uint32_t interval, std::uint32_t layers) {
+  interval = std::min(interval, layers);
+  std::vector<bool> blocks;
+  for (std::uint32_t layer = 1; layer <= layers; ++layer) blocks.push_back(layer % interval != 0);
+  return blocks;
+}
+
 ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits) {
   ModelConfig config;
   config.family = traits.family;
@@ -75,18 +83,10 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     const std::uint32_t size = std::min(config.head_dim, kMaxDeltaSize);
     LinearAttentionConfig& linear = config.linear_attention.emplace();
     linear = {config.num_kv_heads, config.num_heads, size, size, 4, {}};
-    const std::uint32_t interval = std::min(config.num_layers, 4U);
-    for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
-      linear.blocks.push_back(layer % interval != 0);
-    }
+    linear.blocks = all_but_each(4, config.num_layers);
   }
   if (traits.short_convolution) {
-    ShortConvolutionConfig& convolution = config.short_convolution.emplace();
-    convolution.width = 3;
-    const std::uint32_t interval = std::min(config.num_layers, 3U);
-    for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
-      convolution.blocks.push_back(layer % interval != 0);
-    }
+    config.short_convolution = {3, all_but_each(3, config.num_layers)};
   }
   if (traits.is_gemma) config.activation = Activation::kGeluTanh;
   config.attention_cap = traits.attention_cap;

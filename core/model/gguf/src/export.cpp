@@ -241,15 +241,14 @@ absl::Status add_expert_factors(const model::ModelConfig& config, const model::L
       const std::string weight = model::weight_of_expert(config, factors.tensor, 0, part);
       const auto place = stacked(config, weight);
       const std::string name = place ? place->name : tensor_name(config, weight);
-      const auto add = [&](const char* ending, const model::TensorView& view, std::uint64_t rows) {
-        add_tensor(name + ending, view, type, {}, 0, draft);
-        Tensor& tensor = draft.tensors.back();
-        if (place) tensor.shape = {factors.experts, rows, view.shape.back()};
-        tensor.type = type_for(type, tensor.shape);
+      const auto add = [&](const char* ending, const model::TensorView& view, std::uint64_t rows, float factor) {
+        std::vector<std::uint64_t> shape = view.shape;
+        if (place) shape = {factors.experts, rows, view.shape.back()};
+        draft.tensors.push_back({name + ending, shape, type_for(type, shape)});
+        draft.sources.push_back({{&view}, {}, {}, 0, factor});
       };
-      add(".lora_a", *a, factors.rank);
-      add(".lora_b", *b, factors.parts[part].out);
-      draft.sources.back().factor = alpha.factor_of(factors.scale, factors.rank);
+      add(".lora_a", *a, factors.rank, 1);
+      add(".lora_b", *b, factors.parts[part].out, alpha.factor_of(factors.scale, factors.rank));
     }
   }
   return absl::OkStatus();

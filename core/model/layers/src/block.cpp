@@ -188,16 +188,13 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
                           const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity) {
   WeightSource weights(recorder, parts);
-  if (parts.linear_attention) {
-    const TensorId normed = record_input(recorder, weights, parts, x, config);
-    LinearRecorder linears(recorder, weights, method);
-    const TensorId inner = record_linear_attention(recorder, normed, weights, linears, parts, config, capacity > 0);
-    return record_output(recorder, weights, linears, parts, inner, x, config);
-  }
-  if (parts.convolution) {
-    const TensorId normed = record_input(recorder, weights, parts, x, config);
-    LinearRecorder linears(recorder, weights, method);
-    const TensorId inner = record_convolution(recorder, weights, linears, parts, normed, config, capacity > 0);
+  const TensorId normed = record_input(recorder, weights, parts, x, config);
+  LinearRecorder linears(recorder, weights, method);
+  const bool decodes = capacity > 0;
+  if (parts.linear_attention || parts.convolution) {
+    const TensorId inner = parts.convolution
+                               ? record_convolution(recorder, weights, linears, parts, normed, config, decodes)
+                               : record_linear_attention(recorder, normed, weights, linears, parts, config, decodes);
     return record_output(recorder, weights, linears, parts, inner, x, config);
   }
   const std::int64_t tokens = recorder.tokens();
@@ -206,8 +203,6 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   const auto normed_if = [&](TensorId of, std::optional<std::uint32_t> norm, const char* name) {
     return norm ? record_norm(recorder, of, weights.get(*norm), config, name) : of;
   };
-  const TensorId normed = record_input(recorder, weights, parts, x, config);
-  LinearRecorder linears(recorder, weights, method);
   const auto* linear = parts.linears.data();
   TensorId q = linears.record(*linear++, normed, {}, q_shape);
   std::optional<TensorId> gate;

@@ -28,9 +28,9 @@
 //     [C, C], .conv.weight [C, 1, W]
 //   model.layers.N.<norm>.weight [C], see norm_names()
 //   model.norm.weight [C], see last_norm_path()
-// LFM2 has self_attn.out_proj for o_proj, and feed_forward.w1, w3 and w2 for mlp.gate_proj, up_proj and down_proj.
 //   lm_head.weight [V, C], unless tied to embed_tokens
 //
+// LFM2 has self_attn.out_proj for o_proj, and feed_forward.w1, w3 and w2 for mlp.gate_proj, up_proj and down_proj.
 // Of a model that reads pictures too `model.` is `model.language_model.`, as transformers names its modules.
 #pragma once
 
@@ -109,6 +109,13 @@ struct ExpertNames {
   const char* down;
 };
 ExpertNames expert_names(const ModelConfig& config);
+
+/// What transformers, and with it adapters, call a mixture and its router, whatever files call them.
+struct MixtureInMemory {
+  const char* module;
+  const char* router;
+};
+MixtureInMemory mixture_in_memory(const ModelConfig& config);
 
 /// Every weight tensor, in the model's order. A tied head is not listed.
 std::vector<ParameterSpec> model_parameters(const ModelConfig& config);
