@@ -169,6 +169,13 @@ absl::StatusOr<Buffer> allocate_host_unless(bool phantom, Bytes size, const char
   return allocate_host(size, purpose);
 }
 
+CountedMemory::~CountedMemory() { account().remove(purpose_, bytes_); }
+
+void CountedMemory::add(Bytes bytes) {
+  account().add(purpose_, bytes);
+  bytes_ += bytes;
+}
+
 std::map<std::string, HostMemoryUse> host_memory_account() { return account().snapshot(); }
 
 Bytes program_memory() {

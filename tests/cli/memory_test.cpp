@@ -157,7 +157,10 @@ class HostMemory : public testing::Test {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const double announced = announced_host(outcome.err);
     const double taken = metrics_of(workspace_, folder).back().at("memory").at("host").get<double>();
-    EXPECT_NEAR(announced, taken, std::max(0.05 * taken, spare)) << folder;
+    EXPECT_LE(taken, announced + std::max(0.05 * taken, spare)) << folder;
+    // Each of several cards may have scratch of which its share of the layers touches little.
+    const double cards = pool.ends_with("*3") ? 3 : pool.ends_with("*2") || pool.find(',') != std::string::npos ? 2 : 1;
+    EXPECT_LE(announced, taken + std::max(0.05 * taken, spare * cards)) << folder;
   }
 
   const Workspace workspace_;
@@ -178,7 +181,17 @@ TEST_F(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
   }
 }
 
-/// What drivers hold is most of it. With a cache of its own, so that the first run finds nothing compiled.
+/// Their names and places are a fifth of what a model of thousands of small tensors takes.
+TEST_F(HostMemory, OfThousandsOfTensors_IsWhatWasAnnounced) {
+  ASSERT_EQ(workspace_
+                .run({"init", "--arch=qwen3_moe", "--output_dir=many", "--hidden_size=32", "--num_hidden_layers=12",
+                      "--num_experts=96", "--moe_intermediate_size=16"})
+                .status,
+            0);
+  constexpr double kOfLibraries = 1.3 * 1048576;
+  for (const char* method : {"lora", "full"}) expect_as_announced("many", method, "cpu", kOfLibraries);
+}
+
 /// A model whose codes take more to choose than its steps take.
 TEST_F(HostMemory, OfCodesThatAreChosen_IsWhatWasAnnounced) {
   ASSERT_EQ(workspace_
@@ -207,6 +220,7 @@ TEST_F(HostMemory, OfCodesThatAreChosen_IsWhatWasAnnounced) {
   EXPECT_THAT(refused.err, HasSubstr("quantization_tokens: 0"));
 }
 
+/// What drivers hold is most of it. With a cache of its own, so that the first run finds nothing compiled.
 class HostMemoryOfVulkan : public HostMemory {
  protected:
   void SetUp() override {

@@ -46,6 +46,24 @@ TEST_F(CpuExecutorTest, ScratchOfAllPrograms_IsTheLargestAndIsCounted) {
   EXPECT_EQ(host_memory_account()["cpu scratch"].now - before, needed);
 }
 
+/// Programs of all layers, phases and buckets have the same products, and objects of them for each thread.
+TEST_F(CpuExecutorTest, ProductsOfSeveralPrograms_ArePreparedOnce) {
+  const OpCase op_case = description_of("MatMul").make(DType::kBfloat16, Scale::kOdd);
+  const auto prepared = [] { return host_memory_account()["prepared products"].now; };
+  const Bytes before = prepared();
+  {
+    cpu::CpuExecutor executor(threads_);
+    const auto first = executor.compile(op_case.list, plan_arena(op_case.list));
+    ASSERT_EQ(first.status(), absl::OkStatus());
+    const Bytes of_one = prepared() - before;
+    const bool prepares = executor.numerics_class().find("-bf16") != std::string::npos;
+    EXPECT_EQ(of_one > 0, prepares);
+    ASSERT_EQ(executor.compile(op_case.list, plan_arena(op_case.list)).status(), absl::OkStatus());
+    EXPECT_EQ(prepared() - before, of_one);
+  }
+  EXPECT_EQ(prepared(), before);
+}
+
 TEST_F(CpuExecutorTest, MissingTensor_IsRefusedByName) {
   const OpCase op_case = description_of("MatMul").make(DType::kFloat32, Scale::kOdd);
   auto memory = CaseMemory::make(op_case, 1);

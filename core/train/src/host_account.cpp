@@ -8,25 +8,33 @@
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/model/expert_factors.h"
+#include "rondo/offload/optimizer_state.h"
 #include "rondo/schedule/batch.h"
 #include "rondo/schedule/programs.h"
 
 namespace rondo::train {
 namespace {
 
-/// What a process comes to hold beside all that is planned: stacks, heaps. Seen: 1.6 to 2.3 MiB.
-constexpr Bytes kThreadsAndCaches = 1920_KiB;
+/// What a process comes to hold beside all that is planned: stacks, heaps.
+constexpr Bytes kThreadsAndCaches = 768_KiB;
+/// The same for each device that computes with the processor, its programs among it, and more where products are
+/// prepared. Seen, with the above: 1.0 to 1.9 MiB for one device, 0.3 to 1.0 for each other.
+constexpr Bytes kOfDevice = 384_KiB;
+constexpr Bytes kOfPreparing = 256_KiB;
 /// oneDNN's code for fp32 products, on processors with AVX2; with AVX-512 DeviceCaps::library_bytes more.
-constexpr Bytes kFloatProducts = 768_KiB;
-/// Where the processor multiplies bf16 as it is, in place of both: what each device that computes keeps of the products
-/// that it has prepared for microbatches of one bucket and of each other one (seen: 0.3 to 0.9 MiB), beside their code.
-constexpr Bytes kPreparedProducts = 384_KiB;
-constexpr Bytes kPreparedMore = 704_KiB;
+constexpr Bytes kFloatProducts = 1536_KiB;
 
 constexpr const char* kBesideProgram = "threads and caches";
 
-/// Products of experts' adapters, beside what of_products() counts for each device. Seen: 0.8 to 1.4 MiB.
+/// Products of experts' adapters where they are not prepared. Seen: 0.8 to 1.4 MiB.
 constexpr Bytes kExpertAdapters = 1024_KiB;
+
+/// Names and places of a tensor, what knows of it while a step runs, and what is put in order to write it; seen over
+/// models of 384 to 6,144 tensors, full and LoRA.
+constexpr Bytes kTensor = 400;
+constexpr Bytes kTrainedTensor = 870;
+constexpr Bytes kMoment = 330;
+constexpr Bytes kWrittenTensor = 370;
 
 /// Of what LoRA's products take: without it there are fewer of them, with experts more, whose products are prepared for
 /// any number of rows, and with adapters of these still more. Seen.
@@ -37,10 +45,12 @@ Bytes of_products(const model::Architecture& model, Bytes bytes) {
 }
 
 /// What computing with the processor takes beside a device's memory is the host's, for each device that the plan uses,
-/// and follows from the microbatches alone. Looked up on a device of its own, since what the pool's will take depends
-/// on the layers that the plan gives them. `libraries`: what is loaded once, whatever the number of devices.
+/// and follows from the microbatches alone: scratch, and where the processor multiplies bf16 as it is the products that
+/// are prepared. Looked up on a device of its own, since what the pool's will take depends on the layers that the plan
+/// gives them. `libraries`: what is loaded once for fp32 products, whatever the number of devices; becomes what is
+/// loaded for those of the run, of which some are in fp32 (`also_float`) or none.
 absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths,
-                           const TryPrograms& programs, Machine& machine, Bytes& libraries) {
+                           const TryPrograms& programs, bool also_float, Machine& machine, Bytes& libraries) {
   const partition::MemoryTable before = host_account(machine);
   RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine.threads));
   const std::string& kernels = pool.front().device->caps().numerics_class;
@@ -51,18 +61,26 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
     if (caps.does_arithmetic && caps.numerics_class == kernels) computing.push_back(i);
   }
   if (computing.empty()) return absl::OkStatus();
-  partition::MemoryTable taken;
+  partition::MemoryTable taken = {{kBesideProgram, kOfDevice}};
   const devices::DeviceCaps& caps = pool.front().device->caps();
+  RONDO_RETURN_IF_ERROR(programs(*pool.front().device, lengths.longest));
   if (model.method().dtype == devices::DType::kBfloat16 && caps.multiplies_by_units(devices::DType::kBfloat16)) {
     const std::size_t more = lengths.buckets.size() - 1;
-    libraries = of_products(model, caps.product_code_bytes + caps.more_product_code_bytes * more);
-    taken.emplace_back(kBesideProgram, of_products(model, kPreparedProducts + kPreparedMore * more));
+    taken.front().second += kOfPreparing;
+    libraries = also_float ? libraries : 0;
+    libraries += of_products(model, caps.product_code_bytes + caps.more_product_code_bytes * more);
+    for (const std::uint32_t tokens : lengths.buckets) {
+      RONDO_RETURN_IF_ERROR(programs(*pool.front().device, tokens));
+    }
   }
-  RONDO_RETURN_IF_ERROR(programs(*pool.front().device, lengths.longest));
   for (const auto& [purpose, bytes] : host_account(machine)) {
     const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });
     const Bytes had = entry == before.end() ? 0 : entry->second;
-    if (bytes > had) taken.emplace_back(purpose, bytes - had);
+    if (purpose == devices::kCodeOfProducts) {
+      machine.shape.host_taken.emplace_back(purpose, bytes);
+    } else if (bytes > had) {
+      taken.emplace_back(purpose, bytes - had);
+    }
   }
   const auto of_each = std::make_shared<const partition::MemoryTable>(std::move(taken));
   for (const std::size_t i : computing) machine.shape.devices[i].host_taken = of_each;
@@ -96,6 +114,25 @@ Bytes written_at_once(const model::Architecture& model) {
     most = std::max(most, factors.stored_rows() * factors.rank * factors.experts);
   }
   return most * sizeof(float);
+}
+
+/// What models of thousands of small tensors (experts') take beside their numbers.
+Bytes of_tensors(const Config& config, const model::Architecture& model) {
+  const offload::OptimizerSettings optimizer = optimizer_of(config);
+  Bytes bytes = 0;
+  for (const model::Parameter& parameter : model.parameters()) {
+    bytes += parameter.trained ? kTrainedTensor : kTensor;
+    if (!parameter.trained) continue;
+    const offload::StateLayout state = offload::state_layout(optimizer, parameter.elements());
+    std::uint64_t written = 1 + config.staleness;
+    for (const offload::MomentFormat moment : {state.first, state.second}) {
+      if (moment == offload::MomentFormat::kNone) continue;
+      bytes += kMoment;
+      ++written;
+    }
+    bytes += kWrittenTensor * written;
+  }
+  return bytes;
 }
 
 /// Of the microbatches of the steps under way and of the one that is made meanwhile.
@@ -142,14 +179,14 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   if (const Bytes writing = written_at_once(model); writing > 0) {
     machine.shape.host_taken.emplace_back("writing adapters", writing);
   }
+  machine.shape.host_taken.emplace_back("names of tensors", of_tensors(config, model));
   Bytes libraries = 0;
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
-  libraries += kFloatProducts;
-  const Bytes of_adapters = model.method().trains_expert_factors() ? kExpertAdapters : 0;
-  const absl::Status counted = count_scratch(model, lengths, tried, machine, libraries);
-  machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries + of_adapters);
+  libraries += kFloatProducts + (model.method().trains_expert_factors() ? kExpertAdapters : 0);
+  const absl::Status counted = count_scratch(model, lengths, tried, chooses_codes(config), machine, libraries);
+  machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries);
   return counted;
 }
 

@@ -11,6 +11,7 @@
 
 #include "kernels.h"
 #include "prepared_op.h"
+#include "prepared_tiles.h"
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
@@ -92,11 +93,11 @@ bool mixes_storage(OpKind kind) {
 
 class CpuProgram final : public Program {
  public:
-  CpuProgram(const OpList& list, const ArenaLayout& layout, std::uint32_t members)
+  /// `tiles`: null where bf16 is multiplied as fp32.
+  CpuProgram(const OpList& list, const ArenaLayout& layout, std::uint32_t members,
+             const std::shared_ptr<PreparedTiles>& tiles)
       : list_(list), layout_(layout), wide_(TileArithmetic::kFloat32, members) {
-    if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) {
-      narrow_ = std::make_unique<TileEngine>(TileArithmetic::kBfloat16, members);
-    }
+    if (tiles != nullptr) narrow_ = std::make_unique<TileEngine>(tiles);
   }
 
   absl::Status prepare();
@@ -229,10 +230,14 @@ absl::Status CpuProgram::run(ThreadPool& pool, const Bindings& bindings, const B
 
 class CpuExecutor::Impl {
  public:
-  explicit Impl(ThreadPool& threads) : threads_(threads) {}
+  explicit Impl(ThreadPool& threads) : threads_(threads) {
+    if (arithmetic_for_bfloat16() == TileArithmetic::kBfloat16) {
+      tiles_ = std::make_shared<PreparedTiles>(threads.threads());
+    }
+  }
 
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) {
-    auto program = std::make_unique<CpuProgram>(list, layout, threads_.threads());
+    auto program = std::make_unique<CpuProgram>(list, layout, threads_.threads(), tiles_);
     RONDO_RETURN_IF_ERROR(program->prepare());
     const Bytes needed = program->scratch_bytes(threads_.threads());
     const PermitLock permit(permit_);
@@ -259,6 +264,7 @@ class CpuExecutor::Impl {
 
  private:
   ThreadPool& threads_;
+  std::shared_ptr<PreparedTiles> tiles_;  // shared: programs may outlive the executor
   Permit permit_;
   Buffer scratch_ ABSL_GUARDED_BY(permit_);
 };

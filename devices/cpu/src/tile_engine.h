@@ -8,28 +8,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "rondo/base/units.h"
+#include "tile_shape.h"
 
 namespace rondo::devices::cpu {
 
-/// C [rows, columns] fp32 = alpha A B, or += when `accumulate`. A is stored [rows, inner], or [inner, rows] when
-/// a_transposed; B is stored [inner, columns]; all with leading dimensions. In bf16 A is stored [rows, inner], B in
-/// pairs (pairs.h), without a leading dimension, and C's rows lie together.
-struct TileShape {
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  std::int64_t inner = 0;
-  std::int64_t lda = 0;
-  std::int64_t ldb = 0;
-  std::int64_t ldc = 0;
-  bool a_transposed = false;
-  bool accumulate = false;
-  float alpha = 1.0F;
-
-  friend bool operator==(const TileShape&, const TileShape&) = default;
-};
+class PreparedTile;
+class PreparedTiles;
 
 /// How the two operands of a tile are stored and multiplied.
 enum class TileArithmetic : std::uint8_t {
@@ -49,10 +37,12 @@ bool multiplies_as_avx2();
 Bytes product_code_bytes();
 Bytes more_product_code_bytes();
 
-/// Prepared tiles of one program. prepare() before the run; run() from any pool member at the same time.
+/// The tiles of one program. prepare() before the run; run() from any pool member at the same time.
 class TileEngine {
  public:
   TileEngine(TileArithmetic arithmetic, std::uint32_t members);
+  /// In bf16, with tiles that other programs may have prepared. REQUIRES: of these one runs at a time.
+  explicit TileEngine(std::shared_ptr<PreparedTiles> tiles);
   ~TileEngine();
   TileArithmetic arithmetic() const;
   /// Rows that sgemm takes at a time. It sums the rows of an incomplete group, the last of a call, in another order; in
@@ -72,9 +62,11 @@ class TileEngine {
                    std::byte* scratch) const;
 
  private:
-  class Primitives;
+  const PreparedTile* find(const TileShape& shape) const;
+
   const TileArithmetic arithmetic_;
-  std::unique_ptr<Primitives> primitives_;  // null for kFloat32
+  std::shared_ptr<PreparedTiles> tiles_;  // shared: programs that come later use what is there; null for kFloat32
+  std::vector<const PreparedTile*> own_;
 };
 
 /// "2.6.3"

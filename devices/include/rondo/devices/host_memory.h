@@ -18,6 +18,23 @@ struct HostMemoryUse {
 /// By purpose, as named at allocation; the entry "" is the total.
 std::map<std::string, HostMemoryUse> host_memory_account();
 
+/// The purpose of what a library keeps for the process of the products that devices have prepared.
+inline constexpr const char* kCodeOfProducts = "code of products";
+
+/// Memory that a library allocates for what we ask of it, counted for `purpose` as long as this lives.
+class CountedMemory {
+ public:
+  explicit CountedMemory(const char* purpose) : purpose_(purpose) {}
+  ~CountedMemory();
+  CountedMemory(const CountedMemory&) = delete;
+  CountedMemory& operator=(const CountedMemory&) = delete;
+  void add(Bytes bytes);
+
+ private:
+  const char* const purpose_;
+  Bytes bytes_ = 0;
+};
+
 /// Resident memory of this process and its high-water mark (VmRSS, VmHWM), in bytes.
 HostMemoryUse process_memory();
 
