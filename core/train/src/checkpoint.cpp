@@ -4,6 +4,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "checkpoint_folders.h"
@@ -133,10 +134,11 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, TrainerState s
                              offload::ParameterStore& store, const Documents& base) {
   RONDO_RETURN_IF_ERROR(write_result(model, store, base, folder));
   RONDO_RETURN_IF_ERROR(copy_tokenizer_files(base, folder));
-  const std::vector<StoredArray> arrays = stored_arrays(model, store);
+  std::vector<StoredArray> arrays = stored_arrays(model, store);
   std::vector<model::TensorToWrite> tensors;
-  for (const StoredArray& array : arrays) {
-    tensors.push_back({array.name, model::WeightType::kFloat32, {array.elements}});
+  tensors.reserve(arrays.size());
+  for (StoredArray& array : arrays) {
+    tensors.push_back({std::move(array.name), model::WeightType::kFloat32, {array.elements}});
   }
   RONDO_ASSIGN_OR_RETURN(
       state.contents[kOptimizerFile],

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <string_view>
 
 #include "json_reader.h"
 #include "rondo/base/status.h"
@@ -13,6 +14,7 @@ namespace rondo::model {
 namespace {
 
 constexpr std::size_t kSizeField = 8;
+constexpr std::size_t kUsualEntryBytes = 160;  // a name, a dtype, a shape, two offsets
 constexpr std::size_t kMaxDimensions = 8;
 constexpr const char* kMetadata = "__metadata__";
 constexpr const char* kCodes = "U8";
@@ -186,9 +188,11 @@ absl::StatusOr<std::string> make_header(const std::vector<TensorToWrite>& tensor
                                         const std::map<std::string, std::string>& metadata, const std::string& file) {
   const auto text = [](const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); };
   // Assembled by hand: the tensors stand in the order given, which a JSON object does not keep.
-  std::string header = "{";
-  if (!metadata.empty()) header += fmt::format("\"{}\":{}", kMetadata, text(Json(metadata)));
-  std::set<std::string> names;
+  std::string header(kSizeField, '\0');
+  header.reserve(kSizeField + kUsualEntryBytes * tensors.size());  // growing would have it twice for a moment
+  header += '{';
+  if (!metadata.empty()) header += fmt::format("\"{}\":{},", kMetadata, text(Json(metadata)));
+  std::set<std::string_view> names;
   std::uint64_t offset = 0;
   for (const TensorToWrite& tensor : tensors) {
     if (tensor.name == kMetadata || !names.insert(tensor.name).second) {
@@ -200,21 +204,20 @@ absl::StatusOr<std::string> make_header(const std::vector<TensorToWrite>& tensor
       return internal_error("{}: tensor {}: shape {} is too large", file, quoted_name(tensor.name),
                             excerpt(Json(tensor.shape)));
     }
-    if (header.size() > 1) header += ',';
-    header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", text(Json(tensor.name)),
+    header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}},", text(Json(tensor.name)),
                           stored_name(tensor.type), text(Json(tensor.shape)), offset, end);
     offset = end;
   }
+  if (header.back() == ',') header.pop_back();
   header += '}';
   // The data begins at a multiple of 8, so that a mapped file can be read in place.
   header.resize((header.size() + kSizeField - 1) / kSizeField * kSizeField, ' ');
-  if (header.size() > kMaxHeaderBytes) {
-    return internal_error("{}: a header of {} bytes is more than readers accept ({})", file, header.size(),
-                          kMaxHeaderBytes);
+  const std::uint64_t bytes = header.size() - kSizeField;
+  if (bytes > kMaxHeaderBytes) {
+    return internal_error("{}: a header of {} bytes is more than readers accept ({})", file, bytes, kMaxHeaderBytes);
   }
-  std::string start(kSizeField, '\0');
-  for (std::size_t i = 0; i < kSizeField; ++i) start[i] = static_cast<char>(header.size() >> (8 * i) & 0xffU);
-  return start + header;
+  for (std::size_t i = 0; i < kSizeField; ++i) header[i] = static_cast<char>(bytes >> (8 * i) & 0xffU);
+  return header;
 }
 
 }  // namespace rondo::model
