@@ -1,10 +1,8 @@
 // Catalogues of cards and host machines: the built-in table and users' YAML files.
 //
-//   file  = { name: entry, ... }                 entry = { key: value, ... }, the keys listed in kCardKeys, kHostKeys
+//   file  = { name: entry, ... }                 entry = { key: value, ... }, keys: see read_card(), read_host()
 //   flops = { dtype: FLOP/s, ... }               dtype = bf16 | fp16 | fp32 | fp64 | fp8
 #include "catalogue.h"
-
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <cctype>
@@ -15,9 +13,8 @@
 #include <numeric>
 #include <string_view>
 
-#include "rondo/base/file.h"
 #include "rondo/base/status.h"
-#include "rondo/base/utf8.h"
+#include "rondo/yaml/document.h"
 
 namespace rondo::devices {
 namespace {
@@ -150,13 +147,11 @@ constexpr double kFromZero = -std::numeric_limits<double>::min();
 /// With less a step would take more seconds than a number holds.
 constexpr double kLeastEfficiency = 1e-9;
 
-absl::StatusOr<Entry> open_entry(const std::string& reference) {
+/// `root`: the document of the file in `reference`.
+absl::StatusOr<Entry> find_entry(const std::string& reference, const YAML::Node& root) {
   const std::size_t hash = reference.rfind('#');
   const std::string file = reference.substr(0, hash);
   const std::string name = reference.substr(hash + 1);
-  RONDO_ASSIGN_OR_RETURN(const std::string contents, read_file(file));
-  if (!is_utf8(contents)) return invalid_input("{}: expected UTF-8 text, found other bytes", file);
-  const YAML::Node root = YAML::Load(contents);
   if (!root.IsMap()) return invalid_input("{}: expected a map from names to entries", file);
   RONDO_RETURN_IF_ERROR(check_once(root, file));
   const YAML::Node node = root[name];
@@ -170,11 +165,11 @@ absl::StatusOr<Entry> open_entry(const std::string& reference) {
   return Entry(reference, node);
 }
 
-absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
-  RONDO_ASSIGN_OR_RETURN(Entry entry, open_entry(reference));
+absl::StatusOr<DeviceProfile> read_card(Entry& entry) {
   entry.allow_only({"flops", "memory_bytes", "memory_bandwidth", "link_up", "link_down", "link_latency", "efficiency",
                     "jitter", "weights_in_place", "root", "fail_at", "slow_at", "source"});
   DeviceProfile card;
+  const std::string& reference = entry.place();
   card.name = reference.substr(reference.rfind('#') + 1);
   entry.read_flops(card);
   card.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
@@ -200,8 +195,7 @@ absl::StatusOr<DeviceProfile> read_card(const std::string& reference) {
   return card;
 }
 
-absl::StatusOr<HostProfile> read_host(const std::string& reference) {
-  RONDO_ASSIGN_OR_RETURN(Entry entry, open_entry(reference));
+absl::StatusOr<HostProfile> read_host(Entry& entry) {
   entry.allow_only({"memory_bytes", "memory_bandwidth", "optimizer_parameters_per_second", "disk_bandwidth"});
   HostProfile host;
   host.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
@@ -212,14 +206,14 @@ absl::StatusOr<HostProfile> read_host(const std::string& reference) {
   return host;
 }
 
-/// yaml-cpp reports by exceptions; none leaves this room.
-template <typename Read>
-auto without_exceptions(const std::string& reference, Read read) -> decltype(read(reference)) {
-  try {
-    return read(reference);
-  } catch (const YAML::Exception& error) {
-    return invalid_input("{}: line {}: {}", reference, error.mark.line + 1, error.msg);
-  }
+/// What `read` makes of the entry that `reference` names.
+template <typename T>
+absl::StatusOr<T> read_reference(const std::string& reference, absl::StatusOr<T> (*read)(Entry&)) {
+  return yaml::read_document(reference.substr(0, reference.rfind('#')),
+                             [&](const YAML::Node& root) -> absl::StatusOr<T> {
+                               RONDO_ASSIGN_OR_RETURN(Entry entry, find_entry(reference, root));
+                               return read(entry);
+                             });
 }
 
 absl::Status failure_grammar(const std::string& text) {
@@ -322,7 +316,7 @@ const std::vector<DeviceProfile>& card_catalogue() {
 }
 
 absl::StatusOr<DeviceProfile> find_card(const std::string& card) {
-  if (card.find('#') != std::string::npos) return without_exceptions(card, read_card);
+  if (card.find('#') != std::string::npos) return read_reference(card, read_card);
   std::vector<std::string> names;
   for (const DeviceProfile& known : card_catalogue()) {
     if (known.name == card) return known;
@@ -344,7 +338,7 @@ absl::StatusOr<HostProfile> load_host_profile(const std::string& reference) {
   if (reference.find('#') == std::string::npos) {
     return invalid_input("host '{}': expected file.yaml#name", reference);
   }
-  return without_exceptions(reference, read_host);
+  return read_reference(reference, read_host);
 }
 
 }  // namespace rondo::devices

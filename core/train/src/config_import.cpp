@@ -1,6 +1,4 @@
 // Reading another program's file, walking over its keys, writing ours.
-//
-// yaml-cpp reports by exceptions; none leaves this file.
 #include "config_import.h"
 
 #include <fmt/format.h>
@@ -9,8 +7,8 @@
 
 #include "config_keys.h"
 #include "config_text.h"
-#include "rondo/base/file.h"
 #include "rondo/base/status.h"
+#include "rondo/yaml/document.h"
 
 namespace rondo::train {
 namespace config {
@@ -193,8 +191,7 @@ std::string missing_of(const Import& import) {
   return message_of(check_together("train", config, origins));
 }
 
-absl::StatusOr<ImportedConfig> translate(const train::Config& config, const std::string& text) {
-  const YAML::Node root = YAML::Load(text);
+absl::StatusOr<ImportedConfig> translate(const train::Config& config, const YAML::Node& root) {
   if (!root.IsMap()) return invalid_input("{}: expected lines of `key: value`, found none", config.file);
   if (too_deep(root, 0)) return invalid_input("{}: expected at most {} levels, found more", config.file, kMostNesting);
   RONDO_ASSIGN_OR_RETURN(const ImportTool* tool, tool_of(config, root));
@@ -224,17 +221,8 @@ absl::StatusOr<ImportedConfig> translate(const train::Config& config, const std:
 }  // namespace config
 
 absl::StatusOr<ImportedConfig> import_config(const Config& config) {
-  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(config.file));
-  RONDO_RETURN_IF_ERROR(config::check_yaml_bytes(config.file, text));
-  try {
-    return config::translate(config, text);
-  } catch (const YAML::Exception& error) {
-    const std::string where =
-        error.mark.is_null() ? config.file : fmt::format("{}:{}", config.file, error.mark.line + 1);
-    return invalid_input("{}: expected YAML, lines of `key: value`; the parser says: {}", where, error.msg);
-  } catch (const std::exception& error) {
-    return invalid_input("{}: cannot be read as YAML: {}", config.file, error.what());
-  }
+  return yaml::read_document(config.file,
+                             [&config](const YAML::Node& root) { return config::translate(config, root); });
 }
 
 }  // namespace rondo::train

@@ -1,4 +1,4 @@
-// Text in values and messages: trimming, quoting.
+// Text in values and messages: lists, quoting.
 #include "config_text.h"
 
 #include <fmt/format.h>
@@ -7,15 +7,10 @@
 #include <charconv>
 #include <cmath>
 
+#include "rondo/base/text.h"
 #include "rondo/base/utf8.h"
 
 namespace rondo::train::config {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
 
 std::string printable(std::string_view text) {
   constexpr std::size_t kMost = 80;

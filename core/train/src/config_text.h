@@ -6,12 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
-
 namespace rondo::train::config {
-
-/// Without spaces and tabs at both ends.
-std::string_view trimmed(std::string_view text);
 
 /// Cut to a readable length, control characters and broken UTF-8 escaped.
 std::string printable(std::string_view text);
@@ -33,9 +28,5 @@ std::string shell_quoted(const std::string& text);
 
 /// One word for a POSIX shell: quoted where it has to be.
 std::string shell_word(const std::string& text);
-
-/// What a YAML file must be before it is parsed: yaml-cpp takes some control characters for the end of the file and
-/// replaces what is no UTF-8, neither of which is let in. Errors: InvalidArgument naming file and line.
-absl::Status check_yaml_bytes(const std::string& path, const std::string& text);
 
 }  // namespace rondo::train::config

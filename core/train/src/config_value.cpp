@@ -9,6 +9,7 @@
 #include "config_keys.h"
 #include "config_text.h"
 #include "rondo/base/status.h"
+#include "rondo/base/text.h"
 #include "rondo/base/utf8.h"
 
 namespace rondo::train::config {

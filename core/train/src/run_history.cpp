@@ -1,7 +1,5 @@
 #include "rondo/train/run_history.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/train/trainer_state.h"
+#include "rondo/yaml/document.h"
 
 namespace rondo::train {
 namespace {
@@ -77,23 +76,21 @@ void take_metrics(std::string_view text, RunHistory& run) {
   if (begin < text.size()) ++run.ignored_lines;
 }
 
-/// yaml-cpp reports by exceptions; none leaves this function. A file that is none gives no settings.
-std::vector<std::pair<std::string, std::string>> read_settings(const fs::path& path) {
-  std::vector<std::pair<std::string, std::string>> settings;
-  const absl::StatusOr<std::string> text = read_file(path);
-  if (!text.ok()) return settings;
-  try {
-    const YAML::Node document = YAML::Load(*text);
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+/// A file that is none gives no settings.
+Settings read_settings(const fs::path& path) {
+  const auto read = yaml::read_document(path.string(), [](const YAML::Node& document) -> absl::StatusOr<Settings> {
+    Settings settings;
     if (!document.IsMap()) return settings;
     for (const auto& entry : document) {
       if (entry.first.IsScalar() && entry.second.IsScalar()) {
         settings.emplace_back(entry.first.Scalar(), entry.second.Scalar());
       }
     }
-  } catch (const YAML::Exception&) {
-    settings.clear();
-  }
-  return settings;
+    return settings;
+  });
+  return read.value_or(Settings());
 }
 
 double modified_at(const fs::path& path) {

@@ -135,13 +135,16 @@ TEST(FindCard, FileWithFaults_NamesFileEntryAndKey) {
   EXPECT_THAT(changed("true", "1"), AllOf(HasSubstr("'weights_in_place'"), HasSubstr("true or false")));
   EXPECT_THAT(changed("bf16:", "bf17:"), HasSubstr("'bf17'"));
   EXPECT_THAT(changed("@compute", "@copy"), AllOf(HasSubstr("fail_at"), HasSubstr("compute, up or down")));
-  EXPECT_THAT(changed("{flops", "[flops"), HasSubstr("line"));
+  EXPECT_THAT(changed("{flops", "[flops"), HasSubstr(".yaml:2: expected YAML"));
   EXPECT_THAT(changed("0.5", "1e-300"), AllOf(HasSubstr("'efficiency'"), HasSubstr("'1e-300'")));
   EXPECT_THAT(changed("jitter: 0", "link_up: 1"),
               AllOf(HasSubstr("#fast"), HasSubstr("'link_up'"), HasSubstr("twice")));
   EXPECT_THAT(changed("fp32:", "bf16:"), AllOf(HasSubstr("flops: 'bf16'"), HasSubstr("twice")));
   EXPECT_THAT(changed("fast:", "fast: {}\nfast:"), AllOf(HasSubstr("'fast'"), HasSubstr("lines 1 and 2")));
   EXPECT_THAT(changed("root: a", "root: \xff"), HasSubstr("UTF-8"));
+  EXPECT_THAT(message(find_card(yaml_file(text + "---\nslow: {}\n") + "#fast")), HasSubstr("one YAML document"));
+  EXPECT_THAT(message(find_card(yaml_file(text + "last: \"never closed\n") + "#fast")),
+              AllOf(HasSubstr(".yaml:3"), HasSubstr("EOF")));
   EXPECT_THAT(message(find_card("/nowhere/cards.yaml#fast")), HasSubstr("/nowhere/cards.yaml"));
   EXPECT_THAT(message(find_card(yaml_file("- 1\n") + "#fast")), HasSubstr("map"));
 }
