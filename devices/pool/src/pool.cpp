@@ -16,6 +16,7 @@
 
 #include "machine_devices.h"
 #include "rondo/base/status.h"
+#include "rondo/base/text.h"
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/cuda/cuda_device.h"
 #include "rondo/devices/emulated/emulated_device.h"
@@ -45,18 +46,12 @@ struct Request {
   std::uint32_t sharers = 1;  // requests for the same memory of the machine: its own, or a card's
 };
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split(std::string_view text) {
   std::vector<std::string> parts;
   std::size_t from = 0;
   for (;;) {
     const std::size_t comma = text.find(',', from);
-    parts.push_back(trimmed(text.substr(from, comma == std::string::npos ? comma : comma - from)));
+    parts.emplace_back(trimmed(text.substr(from, comma == std::string::npos ? comma : comma - from)));
     if (comma == std::string::npos) return parts;
     from = comma + 1;
   }
@@ -68,7 +63,7 @@ bool starts_with(const std::string& text, std::string_view prefix) { return text
 absl::StatusOr<std::uint64_t> take_count(std::string& entry) {
   const std::size_t star = entry.rfind('*');
   if (star == std::string::npos) return 1;
-  const std::string digits = trimmed(entry.substr(star + 1));
+  const std::string digits(trimmed(std::string_view(entry).substr(star + 1)));
   const bool number = !digits.empty() && digits.size() < 6 && std::all_of(digits.begin(), digits.end(), [](char c) {
     return std::isdigit(static_cast<unsigned char>(c)) != 0;
   });
@@ -76,7 +71,7 @@ absl::StatusOr<std::uint64_t> take_count(std::string& entry) {
   if (count == 0 || count > kMostMembers) {
     return invalid_input("devices: '{}': expected a count from 1 to {} after '*'", entry, kMostMembers);
   }
-  entry = trimmed(entry.substr(0, star));
+  entry = std::string(trimmed(std::string_view(entry).substr(0, star)));
   return count;
 }
 
@@ -171,7 +166,7 @@ std::string family_of(const Request& request) {
 absl::StatusOr<std::vector<Request>> parse_devices(const std::string& devices) {
   std::vector<Request> requests;
   std::map<std::string, std::uint64_t> members;  // by family
-  const std::string wanted = trimmed(devices);
+  const std::string wanted(trimmed(devices));
   const bool chosen_here = wanted == "auto" || wanted == "all";
   std::string kind_before;  // "emulated:rtx4090*2,rtx3060": a card alone is of the kind named last
   for (std::string entry : split(chosen_here ? devices_of_machine(wanted == "all") : wanted)) {
@@ -213,8 +208,8 @@ absl::Status apply_limits(const std::string& limits, std::vector<Request>& reque
     if (equals == std::string::npos) {
       return invalid_input("memory_limit: '{}': expected NAME=BYTES, such as {}=8GiB", part, requests.front().name);
     }
-    const std::string name = trimmed(part.substr(0, equals));
-    const absl::StatusOr<Bytes> bytes = parse_bytes(trimmed(part.substr(equals + 1)));
+    const std::string name(trimmed(std::string_view(part).substr(0, equals)));
+    const absl::StatusOr<Bytes> bytes = parse_bytes(std::string(trimmed(std::string_view(part).substr(equals + 1))));
     if (!bytes.ok()) return with_context(bytes.status(), "memory_limit: " + name);
     const auto found =
         std::find_if(requests.begin(), requests.end(), [&name](const Request& r) { return r.name == name; });
