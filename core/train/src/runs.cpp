@@ -7,6 +7,7 @@
 #include <ctime>
 #include <system_error>
 
+#include "rondo/base/folder.h"
 #include "rondo/base/status.h"
 #include "rondo/train/run.h"
 #include "rondo/train/run_history.h"
@@ -72,8 +73,9 @@ bool lies_in(const std::string& path, const std::string& folder) {
   return path == folder || folder == "/" || path.starts_with(folder + "/");
 }
 
-/// Runs in `folder` and kDepth levels below it that are not in `runs` yet.
-void find_below(const fs::path& folder, std::vector<StoredRun>& runs) {
+/// Runs in `folder` and kDepth levels below it that are not in `runs` yet. Errors: InvalidArgument when `folder` cannot
+/// be looked into; what cannot be below it is passed over.
+absl::Status find_below(const fs::path& folder, std::vector<StoredRun>& runs) {
   const auto consider = [&](const fs::path& path) {
     const std::string name = full_path(path);
     if (!is_run(path) || std::ranges::any_of(runs, [&](const StoredRun& run) { return run.output_dir == name; }))
@@ -85,12 +87,15 @@ void find_below(const fs::path& folder, std::vector<StoredRun>& runs) {
   };
   consider(folder);
   std::error_code error;
+  if (entries_of(folder, error); error)
+    return invalid_input("{}: cannot be read: {}", folder.string(), error.message());
   fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     if (!entry->is_directory(error)) continue;
     if (entry.depth() + 1 >= kDepth) entry.disable_recursion_pending();
     consider(entry->path());
   }
+  return absl::OkStatus();
 }
 
 template <typename T>
@@ -140,7 +145,7 @@ absl::StatusOr<Json> run_runs(const Config& config) {
         const bool known = std::ranges::any_of(chosen, [&](const StoredRun& other) { return other.id == run.id; });
         if (!known && lies_in(run.output_dir, folder)) chosen.push_back(run);
       }
-      find_below(folder, chosen);
+      RONDO_RETURN_IF_ERROR(find_below(folder, chosen));
     }
     runs = std::move(chosen);
   }

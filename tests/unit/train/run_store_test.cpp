@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <sqlite3.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "files.h"
+#include "rondo/train/run.h"
 #include "run_recorder.h"
 
 namespace rondo::train {
@@ -28,6 +30,25 @@ StoredRun some_run(const std::string& folder) {
   run.total_steps = 90;
   return run;
 }
+
+/// While it lives the process opens no file and no folder more, whoever it is.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    const int first_free = ::dup(0);
+    EXPECT_GE(first_free, 0);
+    ::close(first_free);
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit none{static_cast<rlim_t>(first_free), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 class Notes : public RunObserver {
  public:
@@ -205,6 +226,16 @@ TEST_F(Runs, TurnedOff_LeavesNothing) {
   record(done(2));
   EXPECT_TRUE(notes_.notes.empty());
   EXPECT_FALSE(fs::exists(path_.parent_path()));
+}
+
+TEST_F(Runs, FolderThatCannotBeLookedInto_IsRefused) {
+  ::setenv("RONDO_RUNS_DB", "none", 1);
+  Config config;
+  config.run_names = {(folder_ / "closed").string()};
+  fs::create_directories(config.run_names[0]);
+  EXPECT_TRUE(run_runs(config).ok());
+  const NoMoreFiles none;
+  test::expect_refused(run_runs(config).status(), {"closed", "cannot be read"});
 }
 
 TEST(Process, EndedOne_IsGone) {
