@@ -249,16 +249,20 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   if (keeps_the_end && saved_step_ != state_.global_step && state_.global_step > first_step_) {
     RONDO_RETURN_IF_ERROR(save(state_.global_step));
   }
-  RONDO_RETURN_IF_ERROR(load_best());
-  RONDO_RETURN_IF_ERROR(write_result(*model_.architecture, *store_, model_.documents, config_.output_dir));
-  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(model_.documents, config_.output_dir));
-  RONDO_RETURN_IF_ERROR(write_trainer_state(config_.output_dir, state_));
-  RONDO_RETURN_IF_ERROR(sync_path(config_.output_dir));
+  RONDO_ASSIGN_OR_RETURN(const bool best_loaded, load_best());
+  if (const absl::Status kept = keep_result(); !kept.ok()) return best_loaded ? kept : stop_with(kept);
   const bool lora = config_.finetuning_type == "lora";
   outcome.try_command = fmt::format("rondo generate --model_name_or_path {}{} --prompt \"...\"",
                                     config::shell_word(lora ? model_.folder.string() : config_.output_dir),
                                     lora ? " --adapter_name_or_path " + config::shell_word(config_.output_dir) : "");
   return outcome;
+}
+
+absl::Status Trainer::keep_result() {
+  RONDO_RETURN_IF_ERROR(write_result(*model_.architecture, *store_, model_.documents, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(copy_tokenizer_files(model_.documents, config_.output_dir));
+  RONDO_RETURN_IF_ERROR(write_trainer_state(config_.output_dir, state_));
+  return sync_path(config_.output_dir);
 }
 
 absl::Status Trainer::save(std::uint64_t step) {

@@ -54,7 +54,8 @@ class Trainer {
   absl::Status save(std::uint64_t step);
   bool evaluates_after(std::uint64_t step);
   bool saves_after(std::uint64_t step);
-  absl::Status load_best();
+  absl::StatusOr<bool> load_best();
+  absl::Status keep_result();
   void note_early_stop();
   /// Record numbers of 0-based step `step`.
   static StepRecords records_of(Loader& loader, const data::Dataset& dataset, std::uint64_t step);

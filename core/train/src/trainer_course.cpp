@@ -24,10 +24,11 @@ bool Trainer::saves_after(std::uint64_t step) {
   return config_.save_strategy == "steps" && config_.save_steps > 0 && step % config_.save_steps == 0;
 }
 
-/// The weights of the best evaluation into the store, where they are not there already.
-absl::Status Trainer::load_best() {
+/// The weights of the best evaluation into the store, where they are not there already. Whether it then holds others
+/// than those of the last step.
+absl::StatusOr<bool> Trainer::load_best() {
   const BestEvaluation& best = state_.best;
-  if (!config_.load_best_model_at_end || !best.metric || best.step == state_.global_step) return absl::OkStatus();
+  if (!config_.load_best_model_at_end || !best.metric || best.step == state_.global_step) return false;
   std::filesystem::path folder = fmt::format("{}/checkpoint-{}", config_.output_dir, best.step);
   std::error_code ignored;
   // A run resumed from another folder may have its best there.
@@ -35,12 +36,12 @@ absl::Status Trainer::load_best() {
   if (!std::filesystem::exists(folder / kStateFile, ignored)) {
     observer_.on_note(fmt::format("{} is gone: the result has the weights of step {}, not the best ones (step {})",
                                   folder.string(), state_.global_step, best.step));
-    return absl::OkStatus();
+    return false;
   }
   RONDO_RETURN_IF_ERROR(read_checkpoint(folder, *model_.architecture, *store_).status());
   observer_.on_note(fmt::format("the result has the weights of step {}, which evaluated best: eval_loss {:.4f}",
                                 best.step, *best.metric));
-  return absl::OkStatus();
+  return true;
 }
 
 void Trainer::note_early_stop() {

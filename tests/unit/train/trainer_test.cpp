@@ -160,6 +160,18 @@ TEST_F(Run, MetricsThatCannotBeWritten_CostNoStep) {
   EXPECT_TRUE(is_checkpoint(3));
 }
 
+TEST_F(Run, ResultThatCannotBeWritten_CostsNoStep) {
+  config_.save_steps = 0;
+  witness_.at_step = [this](std::uint64_t step) {
+    if (step == 6) fs::create_directories(out_ / "adapter_model.safetensors" / "in the way");
+  };
+  const auto outcome = run();
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("adapter_model.safetensors"));
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("the state after step 6 is in"));
+  EXPECT_TRUE(is_checkpoint(6));
+}
+
 TEST_F(Run, OldCheckpointThatCannotBeRemoved_IsANote) {
   config_.save_total_limit = 1;
   std::unique_ptr<test::Unremovable> stays;
