@@ -7,9 +7,8 @@
 
 namespace rondo::partition {
 
-absl::Status PlanMemory::fill(Plan& plan, double& overfull) const {
-  overfull = 1;
-  absl::Status refusal;
+PlanMemory::Lack PlanMemory::fill(Plan& plan) const {
+  Lack lack;
   plan.devices.clear();
   plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
   const DiskChoice choice = choose_disk(model_, work_, machine_, plan.slots, plan.rounds, plan.host);
@@ -32,32 +31,32 @@ absl::Status PlanMemory::fill(Plan& plan, double& overfull) const {
     entry.budget_bytes = device.budget_bytes;
     const double share =
         static_cast<double>(entry.peak_bytes) / static_cast<double>(std::max<Bytes>(entry.budget_bytes, 1));
-    if (entry.peak_bytes > entry.budget_bytes && share > overfull) {
-      overfull = share;
-      refusal = resource_exhausted(
+    if (entry.peak_bytes > entry.budget_bytes && share > lack.overfull) {
+      lack.overfull = share;
+      lack.why = resource_exhausted(
           "{}: the plan needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or set "
           "recompute: full",
           entry.name, format_bytes(entry.peak_bytes), format_bytes(entry.budget_bytes));
-    } else if (refusal.ok() && !blocks_fit(layout, device)) {
-      refusal = resource_exhausted(
+    } else if (lack.why.ok() && !blocks_fit(layout, device)) {
+      lack.why = resource_exhausted(
           "{}: the plan needs more in one block than the {} that the driver gives at once: lower cutoff_len or "
           "per_device_train_batch_size, or set recompute: full",
           entry.name, format_bytes(device.most_block_bytes));
     }
     plan.devices.push_back(std::move(entry));
   }
-  if (!refusal.ok()) {
+  if (!lack.why.ok()) {
     plan.devices.clear();
-    return refusal;
+    return lack;
   }
   if (plan.host_peak_bytes > machine_.host_budget_bytes) {
-    return resource_exhausted(
+    lack.why = resource_exhausted(
         "host memory: the plan needs {} and {} may be used: lower cutoff_len, per_device_train_batch_size or "
         "reduction_group{}",
         format_bytes(plan.host_peak_bytes), format_bytes(machine_.host_budget_bytes),
         machine_.disk_budget_bytes > 0 ? what_the_disk_lacks(plan) : ", or name a folder on a disk with nvme_path");
   }
-  return absl::OkStatus();
+  return lack;
 }
 
 std::string PlanMemory::what_the_disk_lacks(const Plan& plan) const {

@@ -14,10 +14,14 @@ class PlanMemory {
   PlanMemory(const ModelShape& model, const Workload& work, const MachineShape& machine)
       : model_(model), work_(work), machine_(machine) {}
 
-  /// From slots, rounds and keep of the plan: bytes of devices, host and disk, and what lies on disk. Errors:
-  /// ResourceExhausted naming what does not suffice; a plan that a device has no room for then has no `devices`, and
-  /// `overfull` is what it needs of the device that lacks most, as a multiple of what may be used there.
-  absl::Status fill(Plan& plan, double& overfull) const;
+  /// What does not suffice for a plan.
+  struct Lack {
+    absl::Status why;     // ResourceExhausted naming it; ok: nothing
+    double overfull = 1;  // what is needed of the device that lacks most, as a multiple of what may be used there
+  };
+  /// From slots, rounds and keep of the plan: bytes of devices, host and disk, and what lies on disk. A plan that a
+  /// device has no room for then has no `devices`.
+  Lack fill(Plan& plan) const;
   /// What memory is left holds weights that then need not come again. REQUIRES: fill().
   void keep_resident(Plan& plan) const;
   /// That a step's traffic takes the disk at least.

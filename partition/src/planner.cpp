@@ -254,19 +254,20 @@ class Planner {
         if (key.empty() && rung == 0 && most == kNever) break;
         if (key.empty() || !seen.insert(std::move(key)).second) continue;
         Plan plan = plan_of(candidate.slots, rounds, keep);
-        double overfull = 1;
-        const absl::Status fits = memory_.fill(plan, overfull);
-        if (fits.ok()) {
+        const PlanMemory::Lack lack = memory_.fill(plan);
+        const bool fits = lack.why.ok();
+        if (fits) {
           if (plan.boundary_buffers > 0) candidate.seconds = std::max(candidate.seconds, memory_.disk_seconds(plan));
           const auto place = std::ranges::upper_bound(candidates, candidate.seconds, {}, &Candidate::seconds);
           candidates.insert(place, std::move(candidate));
           if (candidates.size() > wanted) candidates.pop_back();
+        } else {
+          refuse(plan, lack);
         }
-        if (!fits.ok()) refuse(plan, fits, overfull);
         // A device's memory is the sum of what its most demanding slots need by purpose: when slots that fit one by one
         // do not fit together, smaller ones are tried.
         const bool by_host = fits_devices(plan);
-        host_refused_ = host_refused_ || (!fits.ok() && by_host);
+        host_refused_ = host_refused_ || (!fits && by_host);
         found = std::max(found, by_host ? Fit::kFits : Fit::kOverfull);
         if (by_host) break;
       }
@@ -425,10 +426,8 @@ class Planner {
       remember(used, at_least);
       return true;
     }
-    double overfull = 1;
-    const absl::Status fits = memory_.fill(plan, overfull);
-    if (!fits.ok()) {
-      refuse(plan, fits, overfull);
+    if (const PlanMemory::Lack lack = memory_.fill(plan); !lack.why.ok()) {
+      refuse(plan, lack);
       return false;
     }
     memory_.keep_resident(plan);
@@ -497,11 +496,11 @@ class Planner {
 
   /// What is said when no plan fits: that of the plan which the devices have room for and which asks least of the host;
   /// without one, of the plan that lacks least room on a device.
-  void refuse(const Plan& plan, const absl::Status& why, double overfull) {
+  void refuse(const Plan& plan, const PlanMemory::Lack& lack) {
     const Bytes host = fits_devices(plan) ? plan.host_peak_bytes : std::numeric_limits<Bytes>::max();
-    if (!refusal_.ok() && std::pair(host, overfull) >= refused_) return;
-    refusal_ = why;
-    refused_ = {host, overfull};
+    if (!refusal_.ok() && std::pair(host, lack.overfull) >= refused_) return;
+    refusal_ = lack.why;
+    refused_ = {host, lack.overfull};
   }
 
   void finish(Plan& plan) const {

@@ -36,8 +36,7 @@ absl::StatusOr<Plan> repeat_plan(const Plan& dealt, const ModelShape& model, con
   RONDO_RETURN_IF_ERROR(check_dealing(plan, model, work, machine));
   for (Slot& slot : plan.slots) slot.seconds = slot_seconds(model, work, machine.devices[slot.device], slot, plan.keep);
   const PlanMemory memory(model, work, machine);
-  double overfull = 1;
-  RONDO_RETURN_IF_ERROR(memory.fill(plan, overfull));
+  RONDO_RETURN_IF_ERROR(memory.fill(plan).why);
   memory.keep_resident(plan);
   const LayerSeconds seconds(model, work, machine);
   predict(seconds, model, work, machine, plan);
