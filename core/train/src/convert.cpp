@@ -7,31 +7,14 @@
 #include "rondo/model/adapter.h"
 #include "rondo/model/merge.h"
 #include "rondo/model/new_folder.h"
-#include "rondo/model/parameters.h"
-#include "rondo/model/safetensors.h"
-#include "rondo/model/stored_weights.h"
+#include "rondo/train/model_place.h"
 #include "rondo/train/run.h"
-#include "rondo/train/session.h"
 #include "rondo/train/weights.h"
 
 namespace rondo::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// An adapter that fits the model.
-struct OpenAdapter {
-  model::LoraConfig lora;
-  model::TensorFiles files;
-};
-
-absl::StatusOr<OpenAdapter> open_adapter(const fs::path& folder, const model::ModelConfig& config) {
-  RONDO_ASSIGN_OR_RETURN(model::LoraConfig lora, model::load_adapter_config(folder));
-  RONDO_ASSIGN_OR_RETURN(model::TensorFiles files,
-                         model::open_factors(config, lora, folder / "adapter_model.safetensors"));
-  RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(config, lora, files));
-  return OpenAdapter{std::move(lora), std::move(files)};
-}
 
 }  // namespace
 

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string trimmed(std::string text) {
+std::string without_space_behind(std::string text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) text.pop_back();
   return text;
 }
@@ -72,7 +72,7 @@ absl::StatusOr<std::string> commit_of(const fs::path& cached, const std::string&
   const fs::path ref = cached / "refs" / revision;
   if (fs::is_regular_file(ref, ignored)) {
     RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(ref));
-    std::string commit = trimmed(text);
+    std::string commit = without_space_behind(text);
     if (!is_plain(commit) || commit.find('/') != std::string::npos) {
       return invalid_input("{}: expected the name of a commit, found \"{}\"", ref.string(), commit.substr(0, 60));
     }
@@ -163,6 +163,14 @@ absl::StatusOr<model::TensorFiles> open_tensors(const fs::path& model, const mod
                          is_gguf_file(model) ? gguf::import_tensors(model) : model::open_weights(config, model));
   RONDO_RETURN_IF_ERROR(model::check_model_tensors(config, files));
   return files;
+}
+
+absl::StatusOr<OpenAdapter> open_adapter(const fs::path& folder, const model::ModelConfig& config) {
+  RONDO_ASSIGN_OR_RETURN(model::LoraConfig lora, model::load_adapter_config(folder));
+  RONDO_ASSIGN_OR_RETURN(model::TensorFiles files,
+                         model::open_factors(config, lora, folder / "adapter_model.safetensors"));
+  RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(config, lora, files));
+  return OpenAdapter{std::move(lora), std::move(files)};
 }
 
 }  // namespace rondo::train

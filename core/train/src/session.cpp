@@ -22,7 +22,6 @@
 #include "rondo/devices/random.h"
 #include "rondo/model/known_models.h"
 #include "rondo/model/parameters.h"
-#include "rondo/model/stored_weights.h"
 #include "rondo/partition/repeat.h"
 #include "rondo/partition/slots.h"
 #include "rondo/schedule/shape.h"
@@ -247,10 +246,9 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
       return invalid_input("adapter_name_or_path: an adapter cannot be trained with finetuning_type: {}, set lora",
                            config.finetuning_type);
     }
-    RONDO_ASSIGN_OR_RETURN(method.lora, model::load_adapter_config(config.adapter_name_or_path));
-    const fs::path file = fs::path(config.adapter_name_or_path) / "adapter_model.safetensors";
-    RONDO_ASSIGN_OR_RETURN(open.adapter_files, model::open_factors(model_config, *method.lora, file));
-    RONDO_RETURN_IF_ERROR(model::check_adapter_tensors(model_config, *method.lora, *open.adapter_files));
+    RONDO_ASSIGN_OR_RETURN(OpenAdapter adapter, open_adapter(config.adapter_name_or_path, model_config));
+    method.lora = std::move(adapter.lora);
+    open.adapter_files = std::move(adapter.files);
     method.train_lora = training;
   } else if (training && config.finetuning_type == "lora") {
     RONDO_ASSIGN_OR_RETURN(method.lora, lora_of(config, model_config));

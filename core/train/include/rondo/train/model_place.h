@@ -1,5 +1,5 @@
-// Where a model is and in which form: a Hugging Face directory, a GGUF file, or either in the local Hugging Face cache.
-// Nothing is ever fetched.
+// Where a model is and in which form: a Hugging Face directory, a GGUF file, or either in the local Hugging Face cache;
+// and what is opened of it and of an adapter. Nothing is ever fetched.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "rondo/base/documents.h"
+#include "rondo/model/adapter.h"
 #include "rondo/model/config_documents.h"
 #include "rondo/model/safetensors.h"
 
@@ -31,5 +32,13 @@ absl::StatusOr<model::ModelConfig> open_config(const std::filesystem::path& mode
 
 /// The model's tensors, checked against `config`; values are not looked at.
 absl::StatusOr<model::TensorFiles> open_tensors(const std::filesystem::path& model, const model::ModelConfig& config);
+
+/// An adapter of PEFT's: what it is, and its factors.
+struct OpenAdapter {
+  model::LoraConfig lora;
+  model::TensorFiles files;
+};
+/// The adapter in `folder`, checked against `config`, its model's; values are not looked at.
+absl::StatusOr<OpenAdapter> open_adapter(const std::filesystem::path& folder, const model::ModelConfig& config);
 
 }  // namespace rondo::train
