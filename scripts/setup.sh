@@ -13,10 +13,10 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   # matrix products, vector kernels
   libdnnl-dev libhwy-dev
-  # status and containers, formatting, logging
-  libabsl-dev libfmt-dev libspdlog-dev
-  # JSON, YAML, command line
-  nlohmann-json3-dev libyaml-cpp-dev libcli11-dev
+  # status and containers, formatting
+  libabsl-dev libfmt-dev
+  # JSON, YAML
+  nlohmann-json3-dev libyaml-cpp-dev
   # regular expressions, Unicode
   libpcre2-dev libicu-dev
   # the list of runs, hashes of contents
