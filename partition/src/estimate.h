@@ -25,8 +25,6 @@ class StepEstimate {
   std::size_t placed() const { return placed_.size(); }
   /// Seconds of a step of what is placed. They never fall while more is placed.
   double seconds() const { return done_; }
-  /// When the last placed visit has given out its first microbatch.
-  double first_output() const { return placed_.back().out_first; }
   /// When a device has computed all its placed visits; each takes it at least its seconds for every microbatch.
   double free_at(DeviceIndex device) const { return devices_[device].free; }
 

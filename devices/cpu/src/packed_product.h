@@ -73,7 +73,6 @@ class PackedWeightProduct {
   struct Scratch;
   Scratch divide(std::byte* scratch) const;
   TileShape tile_shape(std::int64_t tokens, std::int64_t rows, std::int64_t columns) const;
-  absl::Status prepare_chunk(std::int64_t tokens) const;
   absl::Status run_rows(ThreadPool& pool, std::int64_t tokens, std::int64_t first_row, std::int64_t rows, float* dw,
                         const Scratch& scratch) const;
 

@@ -20,7 +20,6 @@ class TokenTable {
   /// Adds `key`, or gives it another value if it is there.
   void insert(std::string_view key, std::uint32_t value);
   std::optional<std::uint32_t> find(std::string_view key) const;
-  std::size_t longest_key() const { return longest_; }
   std::size_t size() const { return used_; }
 
  private:
