@@ -11,8 +11,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
@@ -181,6 +184,8 @@ std::map<std::string, HostMemoryUse> host_memory_account() { return account().sn
 Bytes program_memory() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/smaps", "re"), &std::fclose);
   if (!file) return 0;
+  std::error_code ignored;
+  const std::string program = " " + std::filesystem::read_symlink("/proc/self/exe", ignored).string() + "\n";
   char line[512];
   bool counts = false;
   Bytes bytes = 0;
@@ -190,7 +195,7 @@ Bytes program_memory() {
       if (counts) bytes += std::strtoull(line + 4, nullptr, 10) * 1_KiB;
     } else if (text.find('-') != std::string_view::npos && text.find('-') < text.find(' ')) {
       // The first line of a mapping: range, permissions, ..., path.
-      counts = text.find(".so") != std::string_view::npos || text.find("/rondo\n") != std::string_view::npos;
+      counts = text.find(".so") != std::string_view::npos || text.ends_with(program);
     }
   }
   return bytes;

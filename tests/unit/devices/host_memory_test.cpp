@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -62,6 +64,16 @@ TEST(ProcessMemory, TouchedPages_Show) {
   EXPECT_GE(process_memory().now, before + 30_MiB);
   EXPECT_GE(process_memory().peak, process_memory().now);
   EXPECT_GT(available_memory(), 0U);
+}
+
+TEST(ProgramMemory, PagesOfTheProgram_CountWhateverItsName) {
+  alignas(4096) static const std::array<unsigned char, 1_MiB> table = {1};  // of the program's file
+  // They may have come with their neighbours.
+  ASSERT_EQ(::madvise(const_cast<unsigned char*>(table.data()), table.size(), MADV_DONTNEED), 0);
+  const Bytes before = program_memory();
+  const volatile unsigned char* page = table.data();
+  for (std::size_t i = 0; i < table.size(); i += 4096) EXPECT_EQ(page[i], i == 0 ? 1 : 0);
+  EXPECT_GE(program_memory(), before + table.size() / 2);
 }
 
 TEST(ProcessMemory, ResetPeak_BeginsWithWhatIsHeldNow) {
