@@ -123,22 +123,26 @@ std::vector<std::string> device_row(const Json& device) {
           text_of(device, "description")};
 }
 
+/// How many shapes of ops are known of a device that was measured, and how old that is; empty of others.
+std::string calibration_text(const Json& device) {
+  const auto known = device.find("calibration");
+  if (known == device.end() || !known->is_object()) return {};
+  const auto number = [&](const char* key) {
+    const auto found = known->find(key);
+    return found != known->end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  if (number("shapes") == 0) return {};
+  const double age = std::difftime(std::time(nullptr), static_cast<std::time_t>(number("seen")));
+  return fmt::format("{}: {} shapes of ops are known, the newest since {}\n", text_of(device, "name"), number("shapes"),
+                     format_duration(std::max(age, 0.0)));
+}
+
 std::string catalogue_text(const Json& document) {
   const auto cards = document.find("catalogue");
   if (cards == document.end()) return {};
-  std::string text = "\ncards that can be emulated\n";
   std::vector<std::vector<std::string>> rows;
-  if (cards->is_array()) {
-    for (const Json& card : *cards)
-      rows.push_back(card.is_string() ? std::vector{card.get<std::string>()} : device_row(card));
-  } else if (cards->is_object()) {
-    for (const auto& [name, card] : cards->items()) {
-      std::vector<std::string> row = device_row(card.is_object() ? card : Json::object());
-      row[0] = name;
-      rows.push_back(std::move(row));
-    }
-  }
-  return text + format_table(rows);
+  for (const Json& card : *cards) rows.push_back(device_row(card));
+  return "\ncards that can be emulated\n" + format_table(rows);
 }
 
 }  // namespace
@@ -294,20 +298,6 @@ std::string describe_sweep(const Json& document) {
     if (point.contains("error")) text += labelled("refused", text_of(point, "error"));
   }
   return text;
-}
-
-/// How many shapes of ops are known of a device that was measured, and how old that is; empty of others.
-std::string calibration_text(const Json& device) {
-  const auto known = device.find("calibration");
-  if (known == device.end() || !known->is_object()) return {};
-  const auto number = [&](const char* key) {
-    const auto found = known->find(key);
-    return found != known->end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
-  };
-  if (number("shapes") == 0) return {};
-  const double age = std::difftime(std::time(nullptr), static_cast<std::time_t>(number("seen")));
-  return fmt::format("{}: {} shapes of ops are known, the newest since {}\n", text_of(device, "name"), number("shapes"),
-                     format_duration(std::max(age, 0.0)));
 }
 
 std::string describe_devices(const Json& document) {
