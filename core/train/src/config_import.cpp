@@ -23,15 +23,6 @@ std::string joined_text(const YAML::Node& node) {
   return text;
 }
 
-std::string map_text(const YAML::Node& map) {
-  std::string text;
-  for (const auto& entry : map) {
-    if (!entry.first.IsScalar() || !entry.second.IsScalar()) return {};
-    text += (text.empty() ? "" : ",") + entry.first.Scalar() + "=" + entry.second.Scalar();
-  }
-  return text;
-}
-
 bool is_off(const std::string& text) {
   std::string lower(text);
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
@@ -135,6 +126,16 @@ void apply(Import& import, const std::string& theirs, const ImportRule& rule) {
     case ImportRule::Kind::kBy:
       return rule.translate(import, theirs);
   }
+}
+
+/// "name=value" of every entry, with commas between them; empty where a value is no scalar.
+std::string map_text(const YAML::Node& map) {
+  std::string text;
+  for (const auto& entry : map) {
+    if (!entry.first.IsScalar() || !entry.second.IsScalar()) return {};
+    text += (text.empty() ? "" : ",") + entry.first.Scalar() + "=" + entry.second.Scalar();
+  }
+  return text;
 }
 
 /// A key without a rule: ours when it has a name of ours.
