@@ -11,7 +11,8 @@ namespace rondo::partition {
 /// A limit in seconds times this holds for sums of the same times in another order.
 inline constexpr double kSlack = 1.0 + 1e-9;
 
-/// Devices that any plan treats alike: equal speeds, links and budgets.
+/// Devices that any plan treats alike: equal speeds, links and budgets. On which root complexes they are is not asked:
+/// a plan that leaves some of them out may leave out those that share with nobody.
 bool alike(const DeviceShape& a, const DeviceShape& b);
 
 /// Of a device's budget that one slot may take; 0: all of it, but only a slot that cannot be smaller.
