@@ -59,6 +59,7 @@ void add_method(const model::MethodSpec& method, nlohmann::ordered_json& course)
   course["rank_pattern"] = lora.rank_pattern;
   course["alpha_pattern"] = lora.alpha_pattern;
   course["layers_to_transform"] = lora.layers;
+  if (!lora.paths.empty()) course["target_modules"] = lora.paths;
   course["modules_to_save"] = sorted(lora.modules_to_save);
 }
 

@@ -33,6 +33,8 @@ CASES = {
                dict(r=5, lora_alpha=3, use_rslora=True, target_modules=["q_proj", "down_proj"])),
     "dora": (Qwen2Config(**SIZES, tie_word_embeddings=False), torch.bfloat16,
              dict(r=4, lora_alpha=6, use_dora=True, target_modules=ALL)),
+    "chosen": (LlamaConfig(**SIZES, tie_word_embeddings=False), torch.float32,
+               dict(r=3, lora_alpha=4, target_modules=r".*layers\.(0\.self_attn\.(q|o)_proj|1\.mlp\.(up|down)_proj)")),
 }
 
 
@@ -57,7 +59,8 @@ def make(name):
     # PEFT writes the base's folder on this machine and, being a set, the modules in any order.
     path = folder / "adapter" / "adapter_config.json"
     written = json.loads(path.read_text())
-    written.update(base_model_name_or_path="base", target_modules=sorted(written["target_modules"]))
+    targets = written["target_modules"]
+    written.update(base_model_name_or_path="base", target_modules=sorted(targets) if isinstance(targets, list) else targets)
     path.write_text(json.dumps(written, indent=2) + "\n")
     (folder / "adapter" / "README.md").unlink(missing_ok=True)
 

@@ -90,6 +90,52 @@ TEST(LoadAdapterConfig, TargetsInASharedExpert_AreTheirNames) {
   expect_refused(load(adapter).status(), {"target_modules", "mlp.shared_expert"});
 }
 
+absl::StatusOr<LoraConfig> load_with_factors(const Json& document, const std::vector<std::string>& paths) {
+  const auto folder = fresh_folder();
+  put(folder / "adapter_config.json", document.dump());
+  std::vector<TensorToWrite> tensors;
+  for (const std::string& path : paths) {
+    for (const char factor : {'A', 'B'}) {
+      tensors.push_back({adapter_tensor_name(path, factor), WeightType::kFloat32, {1, 1}});
+    }
+  }
+  const auto fill = [](std::size_t /*index*/, std::span<std::byte> /*out*/) { return absl::OkStatus(); };
+  const auto written =
+      write_safetensors(folder / "adapter_model.safetensors", tensors, {}, produce_whole(tensors, fill));
+  return written.ok() ? load_adapter_config(folder) : written;
+}
+
+TEST(LoadAdapterConfig, WhatChoosesAmongModules_IsReadOffTheFactors) {
+  const std::vector<std::string> paths = {"model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj"};
+  const std::vector<Json> changes = {
+      {{"target_modules", ".*(0\\.mlp\\.up|1\\.self_attn\\.q)_proj"}},
+      {{"target_modules", {"layers.1.self_attn.q_proj", "layers.0.mlp.up_proj"}}},
+      {{"target_modules", {"q_proj", "up_proj"}}, {"exclude_modules", ".*(0.*q|1.*up)_.*"}},
+      {{"target_modules", "all-linear"}, {"exclude_modules", {"o_proj"}}}};
+  for (const Json& change : changes) {
+    Json adapter = good_adapter();
+    adapter.update(change);
+    const auto config = load_with_factors(adapter, paths);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_THAT(config->targets, testing::ElementsAre("q_proj", "up_proj")) << change;
+    std::vector<std::string> adapted;
+    for (const LinearModule& module : linear_modules(small_model())) {
+      if (config->adapts(module)) adapted.push_back(module.path);
+    }
+    EXPECT_THAT(adapted, testing::UnorderedElementsAreArray(paths)) << change;
+    const auto again = load_with_factors(Json::parse(format_adapter_config(*config)), paths);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->paths, config->paths);
+  }
+}
+
+TEST(LoadAdapterConfig, ModuleWithoutFactors_IsNamed) {
+  Json adapter = good_adapter();
+  adapter["target_modules"] = {"layers.0.mlp.up_proj", "layers.1.mlp.up_proj"};
+  expect_refused(load_with_factors(adapter, {"model.layers.0.mlp.up_proj"}).status(),
+                 {"target_modules", "layers.1.mlp.up_proj", "adapter_model.safetensors"});
+}
+
 TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {
   Json adapter = good_adapter();
   adapter["use_rslora"] = true;

@@ -16,6 +16,7 @@
 #include "rondo/base/status.h"
 #include "rondo/model/expert_factors.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/safetensors.h"
 
 namespace rondo::model {
 namespace {
@@ -61,11 +62,12 @@ void refuse_other_kinds(Fields& fields) {
   }
 }
 
-/// Empty or what format_adapter_config() writes.
-std::string parse_excluded(Fields& fields) {
+/// Empty or what format_adapter_config() writes. `paths_known`: others have told what is left.
+std::string parse_excluded(Fields& fields, bool paths_known) {
   const Json& value = fields.at("exclude_modules");
   if (is_off(value)) return "";
   if (value != kPicturesExcluded) {
+    if (paths_known) return "";
     fields.expected("exclude_modules", fmt::format("null or \"{}\"", kPicturesExcluded));
   }
   return kPicturesExcluded;
@@ -78,8 +80,8 @@ struct Target {
   std::optional<std::uint32_t> layer;
 };
 
-/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "linear_attn." | ["mlp."] ["shared_expert."]] name,
-/// as PEFT matches the ends of paths.
+/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "linear_attn." | "conv." | "feed_forward." |
+/// ["mlp."] ["shared_expert."]] name, as PEFT matches the ends of paths.
 Target split_target(std::string_view text) {
   Target target;
   const auto skip = [&](std::string_view start) {
@@ -95,7 +97,7 @@ Target split_target(std::string_view text) {
     target.layer = layer;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   }
-  for (const char* module : {"self_attn.", "linear_attn.", "mlp.", "shared_expert."}) {
+  for (const char* module : {"self_attn.", "linear_attn.", "conv.", "feed_forward.", "mlp.", "shared_expert."}) {
     if (skip(module)) target.module = module;
   }
   target.name = text;
@@ -120,35 +122,86 @@ bool covers_layers(const std::vector<Target>& targets) {
   });
 }
 
-std::vector<std::string> parse_targets(Fields& fields) {
+bool is_module(const std::string& name) { return std::ranges::count(linear_module_names(), name) > 0; }
+
+/// The modules that have factors in `file`; none where there is no file, which those miss who read the factors.
+absl::StatusOr<std::set<std::string>> paths_in(const std::filesystem::path& file) {
+  constexpr std::string_view kBegin = "base_model.model.";
+  constexpr std::string_view kEnd = ".lora_A.weight";
+  std::set<std::string> paths;
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return paths;
+  RONDO_ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::open_file(file));
+  for (const auto& [name, tensor] : files.tensors()) {
+    if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) continue;
+    const std::string path = name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size());
+    const Target target = split_target(path);
+    if (target.layer && is_module(target.name)) paths.insert(path);
+  }
+  return paths;
+}
+
+/// PEFT takes names of modules, ends of their paths and regular expressions; only names say all without the file.
+bool names_alone(const Fields& fields) {
+  const Json& value = fields.at("target_modules");
+  const bool names = value == "all-linear" || !(value.is_array() || value.is_string()) ||
+                     (value.is_array() && std::ranges::all_of(value, [](const Json& one) {
+                        return one.is_string() && is_module(one.get<std::string>());
+                      }));
+  const Json& excluded = fields.at("exclude_modules");
+  return names && (is_off(excluded) || excluded == kPicturesExcluded);
+}
+
+/// The names in the model's order, which makes equal adapters equal: PEFT keeps a set and writes it in any order.
+std::vector<std::string> in_order(const std::set<std::string>& names) {
+  std::vector<std::string> targets;
+  std::ranges::copy_if(linear_module_names(), std::back_inserter(targets),
+                       [&](const std::string& name) { return names.contains(name); });
+  return targets;
+}
+
+bool fits(const std::string& pattern, const std::string& module) {
+  return module == pattern || module.ends_with("." + pattern);
+}
+
+/// `paths`: paths_in() where names alone do not say all.
+std::vector<std::string> parse_targets(Fields& fields, const std::set<std::string>& paths) {
   const Json& value = fields.at("target_modules");
   const auto& known = linear_module_names();
+  const bool pattern = value.is_string() && value != "all-linear" && !value.empty();
+  if (!paths.empty() && (pattern || value == "all-linear")) {
+    std::set<std::string> named;
+    for (const std::string& path : paths) named.insert(split_target(path).name);
+    return in_order(named);
+  }
   if (value == "all-linear") return known;
   if (is_off(value) && !is_off(fields.at("target_parameters"))) return {};
   if (!value.is_array() || value.empty()) {
     fields.expected("target_modules", "a list of module names or \"all-linear\"");
     return {};
   }
+  const bool all_there =
+      !paths.empty() && is_off(fields.at("exclude_modules")) && is_off(fields.at("layers_to_transform"));
   std::set<std::string> named;
   std::vector<Target> read;
   for (const Json& element : value) {
     Target target = element.is_string() ? split_target(element.get_ref<const std::string&>()) : Target{};
-    if (std::find(known.begin(), known.end(), target.name) == known.end()) {
+    if (!is_module(target.name)) {
       fields.refuse("target_modules",
                     fmt::format("expected names out of {}, found {}", fmt::join(known, ", "), excerpt(element)));
       return {};
     }
+    const auto& end = element.get_ref<const std::string&>();
+    if (all_there && std::ranges::none_of(paths, [&](const std::string& path) { return fits(end, path); })) {
+      fields.refuse("target_modules", fmt::format("{} has no factors in adapter_model.safetensors", excerpt(element)));
+    }
     named.insert(target.name);
     read.push_back(std::move(target));
   }
-  if (!covers_layers(read)) {
+  if (paths.empty() && !covers_layers(read)) {
     fields.refuse("target_modules", "adapters of single layers are not supported; expected every layer for each name");
   }
-  // PEFT keeps a set and writes it in any order: the model's order makes equal adapters equal.
-  std::vector<std::string> targets;
-  std::copy_if(known.begin(), known.end(), std::back_inserter(targets),
-               [&](const std::string& name) { return named.contains(name); });
-  return targets;
+  return in_order(named);
 }
 
 /// PEFT matches patterns as regular expressions against the ends of paths: plain names mean themselves.
@@ -156,10 +209,6 @@ bool is_plain(std::string_view pattern) {
   return !pattern.empty() && std::ranges::all_of(pattern, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
   });
-}
-
-bool fits(const std::string& pattern, const std::string& module) {
-  return module == pattern || module.ends_with("." + pattern);
 }
 
 template <typename Value>
@@ -333,8 +382,10 @@ bool LoraConfig::adapts_tensor(const std::string& path) const {
   return std::ranges::any_of(parameters, [&](const std::string& name) { return fits(name, path); });
 }
 
-bool LoraConfig::adapts(const std::string& name, std::uint32_t layer) const {
-  return std::ranges::count(targets, name) > 0 && (layers.empty() || std::ranges::count(layers, layer) > 0);
+bool LoraConfig::adapts(const LinearModule& module) const {
+  if (!paths.empty()) return paths.contains(module.path);
+  return std::ranges::count(targets, module.name) > 0 &&
+         (layers.empty() || std::ranges::count(layers, module.layer) > 0);
 }
 
 std::uint32_t LoraConfig::rank_of(const std::string& module) const {
@@ -445,14 +496,18 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   config.dropout = fields.number("lora_dropout", {0.0, 1.0}, 0.0);
   config.use_rslora = fields.flag("use_rslora", false);
   config.use_dora = fields.flag("use_dora", false);
-  config.targets = parse_targets(fields);
+  if (!names_alone(fields)) {
+    RONDO_ASSIGN_OR_RETURN(config.paths, paths_in(folder / "adapter_model.safetensors"));
+  }
+  config.targets = parse_targets(fields, config.paths);
   config.parameters = parse_parameters(fields);
-  config.exclude_modules = parse_excluded(fields);
+  config.exclude_modules = parse_excluded(fields, !config.paths.empty());
   RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path.string()));
   const OrderedJson ordered = OrderedJson::parse(text, nullptr, false);
   config.rank_pattern = parse_patterns<std::uint32_t>(fields, ordered, "rank_pattern", 1, kMaxRank);
   config.alpha_pattern = parse_patterns<double>(fields, ordered, "alpha_pattern", 1e-9, 1e9);
   config.layers = parse_layers(fields);
+  if (!config.paths.empty()) config.layers.clear();  // the paths are of these alone
   config.modules_to_save = parse_saved(fields);
   config.base_model = fields.word("base_model_name_or_path", "");
   if (config.dropout >= 1.0) fields.expected("lora_dropout", "less than 1");
@@ -482,7 +537,7 @@ std::string format_adapter_config(const LoraConfig& config) {
   out["r"] = config.rank;
   out["lora_alpha"] = alpha_number(config.alpha);
   out["lora_dropout"] = config.dropout;
-  out["target_modules"] = config.targets;
+  out["target_modules"] = config.paths.empty() ? OrderedJson(config.targets) : OrderedJson(config.paths);
   out["target_parameters"] = config.parameters.empty() ? OrderedJson(nullptr) : OrderedJson(config.parameters);
   out["exclude_modules"] = config.exclude_modules.empty() ? OrderedJson(nullptr) : OrderedJson(config.exclude_modules);
   out["use_rslora"] = config.use_rslora;

@@ -20,7 +20,7 @@ std::string saved_tensor_name(const std::string& name) { return "base_model.mode
 std::vector<ParameterSpec> adapter_parameters(const ModelConfig& config, const LoraConfig& lora) {
   std::vector<ParameterSpec> out;
   for (const LinearModule& linear : linear_modules(config)) {
-    if (!lora.adapts(linear.name, linear.layer)) continue;
+    if (!lora.adapts(linear)) continue;
     const std::uint64_t rank = lora.rank_of(linear.path);
     out.push_back({adapter_tensor_name(linear.path, 'A'), {rank, linear.in}, ParameterKind::kMatrix, linear.layer});
     for (const LinearModule& part : parts_or_self(linear)) {

@@ -123,7 +123,7 @@ std::vector<JoinedTensor> joined_weights(const ModelConfig& config) {
 std::vector<JoinedTensor> joined_factors(const ModelConfig& config, const LoraConfig& lora) {
   std::vector<JoinedTensor> out;
   for (const LinearModule& linear : linear_modules(config)) {
-    if (linear.parts.empty() || !lora.adapts(linear.name, linear.layer)) continue;
+    if (linear.parts.empty() || !lora.adapts(linear)) continue;
     add_joined(
         linear, [](const std::string& path) { return adapter_tensor_name(path, 'B'); }, out);
     if (lora.use_dora) add_joined(linear, magnitude_tensor_name, out);

@@ -47,7 +47,7 @@ struct AdaptedAs {
 std::map<std::string, AdaptedAs> adapted_weights(const ModelConfig& config, const LoraConfig& lora) {
   std::map<std::string, AdaptedAs> out;
   for (const LinearModule& linear : linear_modules(config)) {
-    if (!lora.adapts(linear.name, linear.layer)) continue;
+    if (!lora.adapts(linear)) continue;
     for (const LinearModule& part : parts_or_self(linear)) {
       out[part.path + ".weight"] = {part.path,
                                     adapter_tensor_name(linear.path, 'A'),

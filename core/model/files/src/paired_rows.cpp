@@ -42,7 +42,7 @@ std::vector<PairedTensor> paired_weights(const ModelConfig& config) {
 std::vector<PairedTensor> paired_factors(const ModelConfig& config, const LoraConfig& lora) {
   std::vector<PairedTensor> out;
   for (const LinearModule& linear : linear_modules(config)) {
-    if (!has_pairs(config, linear) || !lora.adapts(linear.name, linear.layer)) continue;
+    if (!has_pairs(config, linear) || !lora.adapts(linear)) continue;
     out.push_back(paired_of(config, adapter_tensor_name(linear.path, 'B')));
     if (lora.use_dora) out.push_back(paired_of(config, magnitude_tensor_name(linear.path)));
   }

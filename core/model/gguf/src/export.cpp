@@ -212,7 +212,7 @@ absl::Status add_linear_factors(const model::ModelConfig& config, const model::L
                                 const model::TensorFiles& files, TensorType type, Alpha& alpha, Draft& draft) {
   const std::vector<model::JoinedTensor> joined = model::joined_factors(config, lora);
   for (const model::LinearModule& linear : model::linear_modules(config)) {
-    if (!lora.adapts(linear.name, linear.layer)) continue;
+    if (!lora.adapts(linear)) continue;
     const std::string weight = linear.path + ".weight";
     const std::string name_of_b = model::adapter_tensor_name(linear.path, 'B');
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,

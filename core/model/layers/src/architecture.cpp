@@ -82,7 +82,7 @@ std::string scales_of(const ModelConfig& config, const LoraConfig& lora, const L
   if (layer.kind != LayerKind::kAttention && layer.kind != LayerKind::kMlp) return text;
   for (const LinearModule& linear : linear_modules(config)) {
     const bool here = linear.layer == layer.block && linear.path.starts_with(layer.name + ".");
-    if (here && lora.adapts(linear.name, linear.layer)) text += fmt::format(";{}", lora.scale_of(linear.path));
+    if (here && lora.adapts(linear)) text += fmt::format(";{} {}", linear.name, lora.scale_of(linear.path));
   }
   if (layer.kind != LayerKind::kMlp) return text;
   for (const ExpertFactors& factors : expert_factors(config, lora, layer.block)) {

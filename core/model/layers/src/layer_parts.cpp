@@ -37,7 +37,7 @@ std::uint32_t PartsBuilder::factor(std::string name, devices::Shape shape, Weigh
 }
 
 void PartsBuilder::linear(const LinearModule& module) {
-  const bool adapted = module.adaptable && method_.lora && method_.lora->adapts(module.name, block_);
+  const bool adapted = module.adaptable && method_.lora && method_.lora->adapts(module);
   const auto site = static_cast<std::uint32_t>(parts_.linears.size());
   std::optional<std::uint32_t> lora_a;
   for (const LinearModule& part : parts_or_self(module)) {

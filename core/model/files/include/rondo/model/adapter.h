@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,8 @@ inline constexpr const char* kPicturesExcluded = ".*(vision_tower|multi_modal_pr
 /// How a mixture's adapter leaves its experts alone, for messages.
 inline constexpr const char* kAttentionAlone = "lora_target: q_proj,k_proj,v_proj,o_proj";
 
+struct LinearModule;
+
 struct LoraConfig {
   std::uint32_t rank = 8;
   double alpha = 16.0;
@@ -30,6 +33,9 @@ struct LoraConfig {
   bool use_rslora = false;
   bool use_dora = false;             // weights decomposed into magnitude and direction
   std::vector<std::string> targets;  // module names: q_proj, ...
+  /// Of an adapter that chooses among the modules of a name (by their paths or by a regular expression), which PEFT
+  /// never puts otherwise than into its file: the paths of those that have factors there. Empty: all of `targets`.
+  std::set<std::string> paths;
   /// PEFT's target_parameters: ends of the paths of experts' tensors and routers' (expert_factors.h). With `targets`
   /// never empty once resolved.
   std::vector<std::string> parameters;
@@ -41,8 +47,7 @@ struct LoraConfig {
   std::vector<std::uint32_t> layers;         // blocks that are adapted, rising; empty: all
   std::vector<std::string> modules_to_save;  // out of embed_tokens, lm_head: trained and saved whole
 
-  /// `name`: q_proj, ...
-  bool adapts(const std::string& name, std::uint32_t layer) const;
+  bool adapts(const LinearModule& module) const;
   /// `path`: model.layers.3.mlp.experts.gate_up_proj
   bool adapts_tensor(const std::string& path) const;
   /// `module`: its path, model.layers.3.self_attn.q_proj.
@@ -68,8 +73,9 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const 
                                                                           const std::string& key,
                                                                           const std::string& text);
 
-/// Reads adapter_config.json. Errors: InvalidArgument naming file and key; adapters of another kind, and features that
-/// are not supported (trained biases, patterns that are regular expressions), are refused by name.
+/// Reads adapter_config.json, and where target_modules or exclude_modules choose otherwise than by names of modules the
+/// names in adapter_model.safetensors. Errors: InvalidArgument naming file and key; adapters of another kind, and
+/// features that are not supported (trained biases, ranks by regular expressions), are refused by name.
 absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& folder);
 
 /// The text of an adapter_config.json that PEFT loads.
