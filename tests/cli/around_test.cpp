@@ -40,6 +40,29 @@ TEST(ExactMatch, TrainedAnswers_AreCounted) {
   EXPECT_THAT(workspace.run(text).out, HasSubstr("exact match 0.0%: 0 of 3"));
 }
 
+/// Base models have templates too, but name an end that no turn has.
+TEST(ExactMatch, EndOfTurnThatFilesDoNotName_EndsAnswers) {
+  const Workspace workspace;
+  ASSERT_EQ(workspace.run(train({"--max_steps=60", "--lr=3e-3", "--batch_size=3", "--finetuning_type=full"})).status,
+            0);
+  const Words asked = {"generate", "--model=out",          "--devices=cpu", "--dtype=fp32", "--max_new_tokens=40",
+                       "--json",   "--prompt=Name a tree."};
+  const Words measured = {"eval",   "--model=out",   "--eval_dataset=chats.jsonl", "--devices=cpu", "--dtype=fp32",
+                          "--json", "--exact_match", "--max_new_tokens=8"};
+  const Json answer = json_of(workspace.run(asked));
+  const Json result = json_of(workspace.run(measured));
+  workspace.write("out/generation_config.json", R"({"eos_token_id":256})");
+  EXPECT_EQ(json_of(workspace.run(asked)), answer);
+  EXPECT_EQ(answer["finish_reason"], "stop");
+  EXPECT_EQ(json_of(workspace.run(measured)), result);
+  EXPECT_GT(result["exact_match"].get<double>(), 0.0);
+  // Without the template nothing is known but what files name.
+  Words raw = asked;
+  raw.push_back("--raw");
+  raw[6] = "--prompt=<|im_start|>user\nName a tree.<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(json_of(workspace.run(raw))["finish_reason"], "length");
+}
+
 TEST(ExactMatch, TextWithoutQuestions_IsRefused) {
   const Workspace workspace;
   workspace.write("texts.jsonl", "{\"text\":\"A colour is blue.\"}\n");

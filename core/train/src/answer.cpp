@@ -33,6 +33,14 @@ absl::StatusOr<std::vector<data::TokenId>> conversation_ids(const TextParts& tex
   return text.tokenizer.encode(rendered, false).ids;
 }
 
+absl::StatusOr<std::vector<std::int32_t>> stop_ids_of(const OpenModel& open, const TextParts& text) {
+  RONDO_ASSIGN_OR_RETURN(std::vector<std::int32_t> ids,
+                         model::load_stop_ids(open.documents, open.architecture->config()));
+  const auto end = data::end_of_turn(text.renderer());
+  if (end && std::ranges::count(ids, *end) == 0) ids.push_back(*end);
+  return ids;
+}
+
 absl::Status check_prompt(std::string_view subject, std::span<const data::TokenId> ids,
                           const model::ModelConfig& model) {
   if (ids.empty()) return invalid_input("{}: it gives no token", subject);

@@ -22,6 +22,10 @@ namespace rondo::train {
 absl::StatusOr<std::vector<data::TokenId>> conversation_ids(const TextParts& text,
                                                             const nlohmann::ordered_json& messages);
 
+/// What ends an answer in a conversation: the tokens that the model's files name (model::load_stop_ids) and the one
+/// with which the chat template ends a turn. Of a base model that was trained on conversations files name another.
+absl::StatusOr<std::vector<std::int32_t>> stop_ids_of(const OpenModel& open, const TextParts& text);
+
 /// Errors: InvalidArgument, beginning with `subject`, when there is no token or one that the model does not know.
 absl::Status check_prompt(std::string_view subject, std::span<const data::TokenId> ids,
                           const model::ModelConfig& model);

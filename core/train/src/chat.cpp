@@ -48,7 +48,7 @@ class Chat::Impl {
                            config_.model_name_or_path);
     }
     const model::ModelConfig& model = open_.architecture->config();
-    RONDO_ASSIGN_OR_RETURN(stop_ids_, model::load_stop_ids(open_.documents, model));
+    RONDO_ASSIGN_OR_RETURN(stop_ids_, stop_ids_of(open_, *text_));
     capacity_ = capacity_of(config_, model);
     const std::uint32_t piece = std::min(kPiece, capacity_);
     RONDO_RETURN_IF_ERROR(check_host_memory(config_, open_, piece, capacity_, machine_));

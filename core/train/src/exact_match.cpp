@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "answer.h"
 #include "rondo/base/status.h"
 #include "rondo/train/generator.h"
 #include "text_stream.h"
@@ -81,7 +82,11 @@ absl::StatusOr<ExactMatch> measure_exact_match(const Config& config, const OpenM
                                                devices::Device& device, RunObserver& observer) {
   SamplingOptions options;
   options.max_new_tokens = config.max_new_tokens;
-  RONDO_ASSIGN_OR_RETURN(options.stop_ids, model::load_stop_ids(open.documents, open.architecture->config()));
+  RONDO_ASSIGN_OR_RETURN(options.stop_ids, stop_ids_of(open, text));
+  // What ends a completion: see "Data means" in the interface.
+  if (const auto token = text.tokenizer.eos_token()) {
+    if (const auto id = text.tokenizer.id_of(*token)) options.stop_ids.push_back(*id);
+  }
   std::vector<Question> questions;
   std::uint64_t cut = 0;
   std::size_t longest = 0;

@@ -101,8 +101,9 @@ absl::StatusOr<Generation> run_generation(const Config& config, const std::funct
   Generation generation;
   RONDO_ASSIGN_OR_RETURN(generation.prompt_ids, prompt_ids(config, text));
   RONDO_RETURN_IF_ERROR(check_prompt("prompt", generation.prompt_ids, open.architecture->config()));
-  RONDO_ASSIGN_OR_RETURN(std::vector<std::int32_t> stop_ids,
-                         model::load_stop_ids(open.documents, open.architecture->config()));
+  RONDO_ASSIGN_OR_RETURN(
+      std::vector<std::int32_t> stop_ids,
+      config.raw ? model::load_stop_ids(open.documents, open.architecture->config()) : stop_ids_of(open, text));
   const SamplingOptions options = sampling_options(config, std::move(stop_ids));
   const auto prompt_tokens = static_cast<std::uint32_t>(generation.prompt_ids.size());
   const std::uint32_t capacity = prompt_tokens + config.max_new_tokens;

@@ -295,5 +295,28 @@ TEST(Mask, ModelRole_IsTheAssistant) {
             "a<|im_end|>");
 }
 
+TEST(EndOfTurn, IsTheLastTurnsControlToken) {
+  const auto end_in = [](const Model& model) {
+    const auto id = end_of_turn(model.renderer());
+    return id ? std::string(model.tokenizer->token_of(*id)) : std::string();
+  };
+  EXPECT_EQ(end_in(load_model("chatml")), "<|im_end|>");
+  // Turns end with a token, the conversation with another; the last of an answer's parts ends it.
+  EXPECT_EQ(end_in(model_with_template("headers", R"(
+{%- for m in messages -%}
+{{ '<|header|>' + m.role + '<|end_header|>' + m.content + ('<|eom|>' if not loop.last else '<|eot|>') }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant<|end_header|>' }}{%- endif -%})")),
+            "<|eot|>");
+  EXPECT_EQ(end_in(model_with_template("chatml", R"(
+{%- for m in messages -%}{{ m.role + ': ' + m.content + '\n' }}{%- endfor -%}
+{%- if add_generation_prompt -%}{{ 'assistant: ' }}{%- endif -%})")),
+            "");
+  EXPECT_EQ(end_in(model_with_template("chatml", "{{ raise_exception('no') }}")), "");
+  Model without = load_model("chatml");
+  without.chat_template = nullptr;
+  EXPECT_EQ(end_in(without), "");
+}
+
 }  // namespace
 }  // namespace rondo::data

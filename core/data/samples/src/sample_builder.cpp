@@ -6,6 +6,7 @@
 
 #include "counting.h"
 #include "rondo/base/status.h"
+#include "turn_text.h"
 
 namespace rondo::data {
 namespace {
@@ -114,6 +115,18 @@ LongText SampleBuilder::build_windows(std::string_view text, const std::function
   if (wanted && end_of_sequence_ && last != end_of_sequence_) add(*end_of_sequence_);
   if (wanted && !window.ids.empty()) hand_on();
   return read;
+}
+
+std::optional<TokenId> end_of_turn(const Renderer& renderer) {
+  if (renderer.chat_template == nullptr) return std::nullopt;
+  Conversation conversation;
+  conversation.extras = Json::object();
+  conversation.messages = Json::parse(R"([{"role": "user", "content": "zq"}, {"role": "assistant", "content": "zq"}])");
+  const auto rendered = TurnFinder(renderer).render(conversation, true);
+  if (!rendered.ok() || rendered->turns.empty()) return std::nullopt;
+  const TextRange& turn = rendered->turns.back();
+  const auto controls = control_tokens(*renderer.tokenizer, rendered->text, rendered->encoded, turn.begin, turn.end);
+  return controls.empty() || controls.back().end != turn.end ? std::nullopt : std::optional(controls.back().id);
 }
 
 }  // namespace rondo::data

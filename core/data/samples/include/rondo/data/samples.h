@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -77,6 +78,11 @@ struct Renderer {
 
 /// What every chat template is given beside messages: no tools and no documents, and the tokenizer's special tokens.
 nlohmann::ordered_json template_context(const Tokenizer& tokenizer);
+
+/// The token with which the chat template ends the turn of an assistant whom nobody answers, if a special token does,
+/// or one that is written <...>: what a model that was trained on conversations says at the end of an answer, whatever
+/// its configuration names. Nothing where there is no template, or it refuses a question and its answer.
+std::optional<TokenId> end_of_turn(const Renderer& renderer);
 
 /// Reads one file. `path` may hold a folder of files with one format, taken in name order. Of large files the tokens
 /// go into a file of options.prepared, named by what they were made from (contents, fingerprint and options), or are
