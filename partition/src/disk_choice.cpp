@@ -128,6 +128,21 @@ Bytes disk_bytes_from(const ModelShape& model, LayerIndex first) {
   return bytes;
 }
 
+MemoryTable least_host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                              Bytes disk_budget_bytes) {
+  MemoryTable whole(model.host_bytes.begin(), model.host_bytes.end());
+  whole.emplace_back("batches", work.batch_bytes * work.microbatches * (1 + work.staleness));
+  whole.insert(whole.end(), machine.host_taken.begin(), machine.host_taken.end());
+  MemoryTable least = whole;
+  for (LayerIndex first = 0; disk_budget_bytes > 0 && first < model.layers.size(); ++first) {
+    if (disk_bytes_from(model, first) > disk_budget_bytes) continue;
+    MemoryTable table = whole;
+    move_to_disk(model, first, table);
+    if (total_of(table) < total_of(least)) least = std::move(table);
+  }
+  return least;
+}
+
 LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machine, const MemoryTable& host) {
   if (total_of(host) <= machine.host_budget_bytes || machine.disk_budget_bytes == 0) return kNoLayer;
   for (auto first = static_cast<LayerIndex>(model.layers.size()); first-- > 0;) {

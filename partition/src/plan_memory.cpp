@@ -1,6 +1,7 @@
 #include "plan_memory.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "rondo/base/status.h"
 #include "rondo/partition/layout.h"
@@ -80,6 +81,25 @@ void PlanMemory::keep_resident(Plan& plan) const {
     plan.devices[i].memory = device_memory(model_, work_, device, i, plan.slots, plan.keep, plan.resident[i]);
     plan.devices[i].peak_bytes = total_of(plan.devices[i].memory);
   }
+}
+
+absl::Status PlanMemory::refuse_host() const {
+  const MemoryTable least = least_host_memory(model_, work_, machine_, machine_.disk_budget_bytes);
+  if (total_of(least) <= machine_.host_budget_bytes) return absl::OkStatus();
+  const MemoryTable with_any_disk = least_host_memory(model_, work_, machine_, std::numeric_limits<Bytes>::max());
+  std::string disk;
+  if (total_of(with_any_disk) <= machine_.host_budget_bytes) {
+    disk = machine_.disk_budget_bytes == 0
+               ? ", or name a folder on a disk with nvme_path"
+               : fmt::format(", or free space in nvme_path, where the state takes {} and {} may be used",
+                             format_bytes(disk_bytes_from(model_, 0)), format_bytes(machine_.disk_budget_bytes));
+  }
+  const auto most = std::ranges::max_element(least, {}, &MemoryTable::value_type::second);
+  return resource_exhausted(
+      "host memory: the plan needs {} at least, {} of it for {}, and {} may be used: give it more (host_memory_limit, "
+      "where that is set) or take a smaller model{}",
+      format_bytes(total_of(least)), format_bytes(most->second), most->first, format_bytes(machine_.host_budget_bytes),
+      disk);
 }
 
 absl::Status PlanMemory::refuse_largest_layer(Keep keep) const {

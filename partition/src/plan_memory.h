@@ -26,6 +26,9 @@ class PlanMemory {
   void keep_resident(Plan& plan) const;
   /// That a step's traffic takes the disk at least.
   double disk_seconds(const Plan& plan) const;
+  /// Where the host has no room for what every plan keeps there: how much that is, what takes most of it, and whether a
+  /// disk would help. Ok where it has.
+  absl::Status refuse_host() const;
   /// Where not even one layer at a time fits: which, and where it comes nearest. Ok where each of them does.
   absl::Status refuse_largest_layer(Keep keep) const;
 

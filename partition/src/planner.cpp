@@ -65,6 +65,7 @@ class Planner {
         lower_bound_(model, work, machine, StepEstimate::What::kLowerBound) {}
 
   absl::StatusOr<Plan> run() {
+    RONDO_RETURN_IF_ERROR(memory_.refuse_host());
     find_kinds();
     std::vector<Keep> keeps = {Keep::kSelective, Keep::kAll, Keep::kNothing};
     if (request_.keep) keeps = {*request_.keep};

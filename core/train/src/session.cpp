@@ -419,6 +419,22 @@ absl::Status count_choice(Bytes choice, const Machine& machine, PlannedRun& run)
       format_bytes(plan.host_peak_bytes), format_bytes(machine.shape.host_budget_bytes));
 }
 
+/// Beside what a refused plan says: the settings that the planner does not know of.
+std::string what_else_helps(const Config& config, const model::Architecture& model, const Machine& machine,
+                            const PlannedRun& run, Purpose purpose) {
+  const Bytes least = partition::total_of(
+      partition::least_host_memory(run.shape, run.work, machine.shape, machine.shape.disk_budget_bytes));
+  if (purpose == Purpose::kTrain && least > machine.shape.host_budget_bytes) {
+    if (config.finetuning_type != "lora") return ", or set finetuning_type: lora";
+    if (config.quantization_bit == 0) return ", or set quantization_bit: 8 or 4";
+  }
+  if (run.shape.holds_state) return ", or optimizer_state: host";
+  if (model.method().trains_expert_factors()) {
+    return std::string(", or adapt attention alone: ") + model::kAttentionAlone;
+  }
+  return {};
+}
+
 }  // namespace
 
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
@@ -447,14 +463,10 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
   absl::StatusOr<partition::Plan> plan = dealt != nullptr
                                              ? partition::repeat_plan(*dealt, run.shape, run.work, machine.shape)
                                              : partition::make_plan(run.shape, run.work, machine.shape, run.request);
-  if (!plan.ok() && holds_state) {
-    return absl::Status(plan.status().code(), message_of(plan.status()) + ", or optimizer_state: host");
-  }
-  if (!plan.ok() && model.method().trains_expert_factors()) {
+  if (!plan.ok()) {
     return absl::Status(plan.status().code(),
-                        message_of(plan.status()) + ", or adapt attention alone: " + model::kAttentionAlone);
+                        message_of(plan.status()) + what_else_helps(config, model, machine, run, purpose));
   }
-  RONDO_RETURN_IF_ERROR(plan.status());
   run.plan = *std::move(plan);
   if (purpose == Purpose::kTrain) advise(config, model, machine, run);
   std::vector<std::string>& all = run.plan.predicted.advice;

@@ -11,7 +11,9 @@
 namespace rondo::partition {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 absl::StatusOr<Plan> plan_of(const Scene& scene, PlanRequest request = {}) {
   return make_plan(scene.model, scene.work, scene.machine, request);
@@ -161,6 +163,30 @@ TEST(Planner, HostMemoryTooSmall_RefusalNamesIt) {
   ASSERT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("host memory"));
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("8.00 MiB"));
+}
+
+/// Nothing is searched for, and nothing advised that would not help: neither the batch nor a disk takes weights.
+TEST(Planner, HostMemoryBelowWhatEveryPlanKeepsThere_RefusalSaysWhatTakesIt) {
+  Scene scene = pool(6, 8, {1e12});
+  scene.model.host_bytes = {{"weights", 16 * kMiB}, {kMasterWeights, 32 * kMiB}, {kMoments, 64 * kMiB}};
+  for (LayerShape& layer : scene.model.layers) {
+    layer.trained_parameters = kMiB;
+    layer.moment_bytes = 8 * kMiB;
+    layer.state_disk_bytes = 12 * kMiB;
+  }
+  const auto message = [&](Bytes budget, Bytes disk) {
+    scene.machine.host_budget_bytes = budget;
+    scene.machine.disk_budget_bytes = disk;
+    return std::string(plan_of(scene).status().message());
+  };
+  EXPECT_THAT(message(12 * kMiB, 0),
+              AllOf(HasSubstr("host memory: the plan needs 112.03 MiB at least, 64.00 MiB of it for optimizer moments"),
+                    HasSubstr("12.00 MiB may be used"), Not(HasSubstr("nvme_path")), Not(HasSubstr("cutoff_len"))));
+  EXPECT_THAT(message(12 * kMiB, 1024 * kMiB), HasSubstr("needs 16.03 MiB at least, 16.00 MiB of it for weights"));
+  EXPECT_THAT(message(40 * kMiB, 0), HasSubstr("name a folder on a disk with nvme_path"));
+  EXPECT_THAT(message(40 * kMiB, 48 * kMiB),
+              HasSubstr("free space in nvme_path, where the state takes 96.00 MiB and 48.00 MiB may be used"));
+  EXPECT_EQ(message(40 * kMiB, 1024 * kMiB), "");
 }
 
 TEST(Planner, HostMemoryTooSmallForWhatFitsTheDevices_RefusalNamesTheHost) {

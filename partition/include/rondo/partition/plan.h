@@ -157,6 +157,10 @@ double update_seconds(const ModelShape& model, const devices::HostProfile& host,
                       LayerIndex first_layer_on_disk);
 /// Bytes on disk of the state of a layer and all deeper ones.
 Bytes disk_bytes_from(const ModelShape& model, LayerIndex first);
+/// Host memory that no plan does without, by purpose: neither boundaries nor what devices take is among it. As much
+/// state as helps lies on a disk of so many bytes; 0: there is none.
+MemoryTable least_host_memory(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                              Bytes disk_budget_bytes);
 /// The deepest layers, as few as may be, whose state must go to disk so that the rest is within the host's budget;
 /// kNoLayer when none need, 0 when all are not enough or the disk is too small.
 LayerIndex choose_disk_layers(const ModelShape& model, const MachineShape& machine, const MemoryTable& host);
