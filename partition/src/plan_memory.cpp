@@ -7,6 +7,18 @@
 #include "rondo/partition/layout.h"
 
 namespace rondo::partition {
+namespace {
+
+/// Of what the plan has chosen, only what can still be changed.
+std::string what_spares_devices(const Plan& plan) {
+  return fmt::format("lower cutoff_len or per_device_train_batch_size{}{}",
+                     plan.keep == Keep::kNothing ? "" : ", or set recompute: full",
+                     plan.schedule == Schedule::kRoundPipe
+                         ? ""
+                         : ", or set schedule: roundpipe, whose visits may be as short as a layer");
+}
+
+}  // namespace
 
 PlanMemory::Lack PlanMemory::fill(Plan& plan) const {
   Lack lack;
@@ -34,15 +46,13 @@ PlanMemory::Lack PlanMemory::fill(Plan& plan) const {
         static_cast<double>(entry.peak_bytes) / static_cast<double>(std::max<Bytes>(entry.budget_bytes, 1));
     if (entry.peak_bytes > entry.budget_bytes && share > lack.overfull) {
       lack.overfull = share;
-      lack.why = resource_exhausted(
-          "{}: the plan needs {} and {} may be used: lower cutoff_len or per_device_train_batch_size, or set "
-          "recompute: full",
-          entry.name, format_bytes(entry.peak_bytes), format_bytes(entry.budget_bytes));
+      lack.why =
+          resource_exhausted("{}: the plan needs {} and {} may be used: {}", entry.name, format_bytes(entry.peak_bytes),
+                             format_bytes(entry.budget_bytes), what_spares_devices(plan));
     } else if (lack.why.ok() && !blocks_fit(layout, device)) {
-      lack.why = resource_exhausted(
-          "{}: the plan needs more in one block than the {} that the driver gives at once: lower cutoff_len or "
-          "per_device_train_batch_size, or set recompute: full",
-          entry.name, format_bytes(device.most_block_bytes));
+      lack.why =
+          resource_exhausted("{}: the plan needs more in one block than the {} that the driver gives at once: {}",
+                             entry.name, format_bytes(device.most_block_bytes), what_spares_devices(plan));
     }
     plan.devices.push_back(std::move(entry));
   }

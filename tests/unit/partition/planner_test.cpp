@@ -189,6 +189,23 @@ TEST(Planner, HostMemoryBelowWhatEveryPlanKeepsThere_RefusalSaysWhatTakesIt) {
   EXPECT_EQ(message(40 * kMiB, 1024 * kMiB), "");
 }
 
+/// Advice names no setting that is as it should be already.
+TEST(Planner, DeviceMemoryTooSmallForASchedule_RefusalNamesTheOneThatNeedsLess) {
+  Scene scene = make_scene(24, 8);
+  add_device(scene, 1e12, 48 * kMiB);
+  PlanRequest request;
+  request.schedule = Schedule::kGPipe;
+  request.keep = Keep::kNothing;
+  const auto message = [&] {
+    return std::string(make_plan(scene.model, scene.work, scene.machine, request).status().message());
+  };
+  EXPECT_THAT(message(), AllOf(HasSubstr("schedule: roundpipe"), Not(HasSubstr("recompute"))));
+  request.keep = Keep::kAll;
+  EXPECT_THAT(message(), AllOf(HasSubstr("schedule: roundpipe"), HasSubstr("recompute: full")));
+  request = {};
+  EXPECT_EQ(message(), "");
+}
+
 TEST(Planner, HostMemoryTooSmallForWhatFitsTheDevices_RefusalNamesTheHost) {
   int fitting = 0;
   for (Bytes budget = 8 * kMiB; budget <= 80 * kMiB; budget += 2 * kMiB) {
