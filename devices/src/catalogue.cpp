@@ -57,6 +57,13 @@ absl::Status check_once(const YAML::Node& map, const std::string& place) {
   return absl::OkStatus();
 }
 
+/// With less a step would take more seconds than a number holds.
+constexpr double kLeastEfficiency = 1e-9;
+constexpr double kLeastSpeed = 1e-9;  // per second
+
+/// Room for a value of exactly 0 in Entry::number's open lower end.
+constexpr double kFromZero = -std::numeric_limits<double>::min();
+
 /// One entry of a YAML file. Reads values by key and remembers the first complaint.
 class Entry {
  public:
@@ -109,11 +116,11 @@ class Entry {
       bool known = false;
       for (const DType dtype : {DType::kBfloat16, DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
         if (name != name_of(dtype)) continue;
-        card.flops[dtype] = number_of(pair.second, "flops." + name, 0, kMost);
+        card.flops[dtype] = number_of(pair.second, "flops." + name, kLeastSpeed, kMost);
         known = true;
       }
       if (name == "fp8") {
-        card.fp8_flops = number_of(pair.second, "flops.fp8", 0, kMost);
+        card.fp8_flops = number_of(pair.second, "flops.fp8", kLeastSpeed, kMost);
         known = true;
       }
       if (!known) complain(fmt::format("unknown dtype '{}' in 'flops'; known are bf16, fp16, fp32, fp64, fp8", name));
@@ -129,7 +136,8 @@ class Entry {
   double number_of(const YAML::Node& value, const std::string& key, double least, double most) {
     double number = std::numeric_limits<double>::quiet_NaN();
     if (!value.IsScalar() || !YAML::convert<double>::decode(value, number) || !(number > least) || !(number <= most)) {
-      complain(fmt::format("'{}' must be a number over {} up to {}, found '{}'", key, least, most,
+      const std::string from = least < 0 ? "from 0" : fmt::format("over {}", least);
+      complain(fmt::format("'{}' must be a number {} up to {}, found '{}'", key, from, most,
                            value.IsScalar() ? value.Scalar() : "a list or map"));
       return most;
     }
@@ -140,12 +148,6 @@ class Entry {
   const YAML::Node node_;
   absl::Status status_;
 };
-
-/// Room for a value of exactly 0 in Entry::number's open lower end.
-constexpr double kFromZero = -std::numeric_limits<double>::min();
-
-/// With less a step would take more seconds than a number holds.
-constexpr double kLeastEfficiency = 1e-9;
 
 /// `root`: the document of the file in `reference`.
 absl::StatusOr<Entry> find_entry(const std::string& reference, const YAML::Node& root) {
@@ -173,9 +175,9 @@ absl::StatusOr<DeviceProfile> read_card(Entry& entry) {
   card.name = reference.substr(reference.rfind('#') + 1);
   entry.read_flops(card);
   card.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
-  card.memory_bandwidth = entry.number("memory_bandwidth", 0, Entry::kMost);
-  card.link_up = entry.number("link_up", 0, Entry::kMost);
-  card.link_down = entry.number("link_down", 0, Entry::kMost);
+  card.memory_bandwidth = entry.number("memory_bandwidth", kLeastSpeed, Entry::kMost);
+  card.link_up = entry.number("link_up", kLeastSpeed, Entry::kMost);
+  card.link_down = entry.number("link_down", kLeastSpeed, Entry::kMost);
   card.link_latency_seconds = entry.number("link_latency", kFromZero, 3600, &card.link_latency_seconds);
   card.efficiency = entry.number("efficiency", kLeastEfficiency, 1, &card.efficiency);
   card.jitter = entry.number("jitter", kFromZero, 1, &card.jitter);
@@ -199,8 +201,8 @@ absl::StatusOr<HostProfile> read_host(Entry& entry) {
   entry.allow_only({"memory_bytes", "memory_bandwidth", "optimizer_parameters_per_second", "disk_bandwidth"});
   HostProfile host;
   host.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
-  host.memory_bandwidth = entry.number("memory_bandwidth", 0, Entry::kMost);
-  host.optimizer_parameters_per_second = entry.number("optimizer_parameters_per_second", 0, Entry::kMost);
+  host.memory_bandwidth = entry.number("memory_bandwidth", kLeastSpeed, Entry::kMost);
+  host.optimizer_parameters_per_second = entry.number("optimizer_parameters_per_second", kLeastSpeed, Entry::kMost);
   host.disk_bandwidth = entry.number("disk_bandwidth", kFromZero, Entry::kMost, &host.disk_bandwidth);
   RONDO_RETURN_IF_ERROR(entry.status());
   return host;

@@ -137,6 +137,9 @@ TEST(FindCard, FileWithFaults_NamesFileEntryAndKey) {
   EXPECT_THAT(changed("@compute", "@copy"), AllOf(HasSubstr("fail_at"), HasSubstr("compute, up or down")));
   EXPECT_THAT(changed("{flops", "[flops"), HasSubstr(".yaml:2: expected YAML"));
   EXPECT_THAT(changed("0.5", "1e-300"), AllOf(HasSubstr("'efficiency'"), HasSubstr("'1e-300'")));
+  EXPECT_THAT(changed("1.65e+14", "1e-300"), AllOf(HasSubstr("'flops.bf16'"), HasSubstr("'1e-300'")));
+  EXPECT_THAT(changed("25e9", "1e-300"), AllOf(HasSubstr("'link_up'"), HasSubstr("'1e-300'")));
+  EXPECT_THAT(changed("jitter: 0", "jitter: 2"), HasSubstr("'jitter' must be a number from 0 up to 1, found '2'"));
   EXPECT_THAT(changed("jitter: 0", "link_up: 1"),
               AllOf(HasSubstr("#fast"), HasSubstr("'link_up'"), HasSubstr("twice")));
   EXPECT_THAT(changed("fp32:", "bf16:"), AllOf(HasSubstr("flops: 'bf16'"), HasSubstr("twice")));
