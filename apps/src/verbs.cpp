@@ -40,6 +40,8 @@ absl::Status run_train(const Config& config, const Streams& streams, train::Stop
   if (!outcome->computed && !config.dry_run) {
     screen.write(fmt::format("{}the devices did no arithmetic: there is no result; the steps are in {}/metrics.jsonl\n",
                              outcome->interrupted ? "interrupted; " : "", outcome->output_dir));
+  } else if (outcome->interrupted && config.dry_run) {
+    screen.write("interrupted; a dry run keeps nothing\n");
   } else if (outcome->interrupted) {
     screen.write(
         fmt::format("interrupted; a checkpoint was saved in {}\n"

@@ -338,6 +338,30 @@ TEST(Train, InterruptedBeforeItsFirstStep_EndsAtOnceAndLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(workspace.path("out")));
 }
 
+TEST(Train, DryRunInterruptedInItsStep_SaysThatNothingIsKept) {
+  const Workspace workspace;
+  std::string lines;  // enough for a step of seconds
+  for (int i = 0; i < 4000; ++i) lines += "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+  workspace.write("many.jsonl", lines);
+  const auto before = workspace.snapshot();
+  const Words words = train({"--dry_run", "--dataset=many.jsonl", "--gradient_accumulation_steps=4000"});
+  Outcome outcome;
+  // Before the step begins it ends without a word: then once more, a bit later.
+  for (int pause = 20; pause < 1000 && outcome.err.find("interrupted") == std::string::npos; pause *= 2) {
+    Process process(words, workspace.path().string());
+    for (int i = 0; i < 3000 && process.err().find("targets marked") == std::string::npos; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+    process.send(SIGINT);
+    outcome = process.wait();
+  }
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("interrupted; a dry run keeps nothing"));
+  EXPECT_EQ(outcome.err.find("checkpoint"), std::string::npos) << outcome.err;
+  EXPECT_TRUE(workspace.snapshot() == before);
+}
+
 TEST(Train, InterruptedTwice_EndsAtOnce) {
   const Workspace workspace;
   // To end at once is to leave threads where they are, which the thread sanitizer would have for a leak.
