@@ -24,19 +24,31 @@ void check_number(Checker& c, std::int64_t experts, std::int64_t least) {
   }
 }
 
-/// Its attributes, and logits [T, E] as the first read.
+/// Logits [T, E] as the first read.
 void check_logits(Checker& c) {
-  const auto* route = c.attributes<RouteAttributes>();
-  if (route->normalised && route->sigmoid) c.complain("shares cannot be both normalised and sigmoids");
   c.rank(c.in(0), 2);
   c.floating(c.in(0));
 }
 
+void check_groups(Checker& c, const RouteAttributes& route, std::int64_t experts, std::int64_t choices) {
+  if (route.groups < 1 || experts % route.groups != 0 || (route.groups > 1 && experts < 2 * route.groups)) {
+    return c.complain(
+        fmt::format("{} experts in {} groups, expected as many in each, two at least", experts, route.groups));
+  }
+  const std::int64_t most = route.groups > 0 ? experts / route.groups * route.chosen_groups : 0;
+  if (route.chosen_groups < 1 || route.chosen_groups > route.groups || choices > most) {
+    c.complain(fmt::format("{} of {} groups for {} choices, expected groups that have as many experts",
+                           route.chosen_groups, route.groups, choices));
+  }
+}
+
 void check_route(Checker& c) {
-  if (c.attributes<RouteAttributes>() == nullptr || !c.counts(2, 4)) return;
+  const auto* route = c.attributes<RouteAttributes>();
+  if (route == nullptr || !c.counts(route->has_bias ? 3 : 2, 4)) return;
   check_logits(c);
   c.bounds(c.in(1));
   if (!c.good()) return;
+  if (route->has_bias) c.wide(c.in(2), {c.in(0).shape[1]});
   const std::int64_t tokens = c.in(0).shape[0];
   const std::int64_t choices = choices_of(c, c.out(0), tokens, DType::kFloat32);
   for (std::size_t i = 1; i < 3; ++i) {
@@ -44,6 +56,7 @@ void check_route(Checker& c) {
     c.dtype(c.out(i), DType::kInt32);
   }
   check_number(c, c.in(0).shape[1], choices);
+  check_groups(c, *route, c.in(0).shape[1], choices);
   c.shape(c.out(3), {c.in(0).shape[1] + 1});
   c.dtype(c.out(3), DType::kInt32);
 }

@@ -77,6 +77,8 @@ bool always_wide(const Op& op, std::size_t place) {
       return place == 3;
     case OpKind::kColumnScaleBackward:
       return place == 1 || place == 2;
+    case OpKind::kRoute:
+      return place == 2;
     case OpKind::kAttentionSink:
     case OpKind::kAttentionSinkGradient:
       return place == 1;

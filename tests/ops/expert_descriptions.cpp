@@ -146,8 +146,9 @@ Routed add_route(CaseBuilder& b, std::int64_t experts, std::int64_t choices, con
   routed.experts = b.saved_integers("experts", {tokens, choices}, std::move(chosen));
   routed.rows = b.saved_integers("rows", {tokens, choices}, std::move(rows));
   routed.offsets = b.saved_integers("offsets", {experts + 1}, std::move(offsets));
-  b.op(OpKind::kRoute, {routed.logits, b.bounds()}, {routed.shares, routed.experts, routed.rows, routed.offsets},
-       attributes);
+  std::vector<TensorId> reads = {routed.logits, b.bounds()};
+  if (attributes.has_bias) reads.push_back(b.wide_input("bias", {experts}));
+  b.op(OpKind::kRoute, reads, {routed.shares, routed.experts, routed.rows, routed.offsets}, attributes);
   return routed;
 }
 
@@ -187,6 +188,27 @@ OpCase route_to_one(DType storage, Scale scale) {
   ExpertSizes s = expert_sizes(scale);
   s.experts = s.choices = 1;
   return route_case(storage, s, {false, true}, 3.0);
+}
+OpCase route_by_bias(DType storage, Scale scale) {
+  return route_case(storage, expert_sizes(scale), {.normalised = true, .has_bias = true}, 1.0);
+}
+OpCase route_by_bias_of_sigmoids(DType storage, Scale scale) {
+  return route_case(storage, expert_sizes(scale),
+                    {.normalised = true, .sigmoid = true, .has_bias = true, .factor = 2.5F}, 2.0);
+}
+OpCase route_in_groups(DType storage, Scale scale) {
+  ExpertSizes s = expert_sizes(scale);
+  s.experts = scale == Scale::kModel ? 160 : 12;
+  return route_case(storage, s, {.factor = 0.75F, .groups = 4, .chosen_groups = 2}, 1.0);
+}
+OpCase route_in_groups_of_sigmoids(DType storage, Scale scale) {
+  ExpertSizes s = expert_sizes(scale);
+  s.experts = scale == Scale::kModel ? 256 : 15;
+  const std::int32_t groups = scale == Scale::kModel ? 8 : 5;
+  return route_case(
+      storage, s,
+      {.normalised = true, .sigmoid = true, .has_bias = true, .factor = 1.5F, .groups = groups, .chosen_groups = 3},
+      2.0);
 }
 OpCase route_among_most(DType storage, Scale scale) {
   ExpertSizes s = expert_sizes(scale);

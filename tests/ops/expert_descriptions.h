@@ -32,6 +32,12 @@ OpCase route_plain(DType storage, Scale scale);
 OpCase route_normalised(DType storage, Scale scale);
 OpCase route_by_sigmoid(DType storage, Scale scale);
 OpCase route_to_one(DType storage, Scale scale);
+/// Chosen by scores with a bias.
+OpCase route_by_bias(DType storage, Scale scale);
+OpCase route_by_bias_of_sigmoids(DType storage, Scale scale);
+/// Among the experts of some groups, with shares that do not sum to 1 and with such that do.
+OpCase route_in_groups(DType storage, Scale scale);
+OpCase route_in_groups_of_sigmoids(DType storage, Scale scale);
 OpCase route_among_most(DType storage, Scale scale);
 OpCase route_of_equal_logits(DType storage, Scale scale);
 OpCase experts_whole(DType storage, Scale scale);

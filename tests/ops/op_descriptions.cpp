@@ -521,6 +521,10 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Route_Normalised", route_normalised, true},
       {"Route_Sigmoid", route_by_sigmoid, true},
       {"Route_ToOne", route_to_one, true},
+      {"Route_Bias", route_by_bias, true},
+      {"Route_BiasOfSigmoids", route_by_bias_of_sigmoids, true},
+      {"Route_Groups", route_in_groups, true},
+      {"Route_GroupsOfSigmoids", route_in_groups_of_sigmoids, true},
       {"Route_Most", route_among_most, false},              // its gradient in fp64 is the plain one's
       {"Route_EqualLogits", route_of_equal_logits, false},  // which ones are chosen hangs on the least step
       {"Experts", experts_whole, true},

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kernels/storage.h"
 #include "prepared_op.h"
@@ -16,7 +17,11 @@ class TokenOp : public PreparedOp {
  public:
   /// Of the rows of `along`, whose width says how many of them make a task.
   TokenOp(const Preparation& preparation, const TensorDesc& along)
-      : op_(preparation.op), list_(preparation.list), tokens_(rows_of(along)), width_(columns_of(along)) {}
+      : op_(preparation.op),
+        list_(preparation.list),
+        tokens_(rows_of(along)),
+        width_(columns_of(along)),
+        floats_(width_) {}
   Bytes scratch_bytes(std::uint32_t members) const override {
     return static_cast<Bytes>(members) * member_floats() * sizeof(float);
   }
@@ -24,9 +29,9 @@ class TokenOp : public PreparedOp {
  protected:
   const TensorDesc& read(std::size_t i) const { return list_.tensors[op_.reads[i]]; }
   const TensorDesc& write(std::size_t i) const { return list_.tensors[op_.writes[i]]; }
-  Bytes member_floats() const { return round_up(static_cast<Bytes>(width_), 16); }
+  Bytes member_floats() const { return round_up(static_cast<Bytes>(floats_), 16); }
 
-  /// fn(token, scratch): `width` floats of the thread's own.
+  /// fn(token, scratch): `floats_` of the thread's own.
   template <typename Function>
   void for_tokens(const RunContext& context, const Function& fn) const {
     auto* const scratch = reinterpret_cast<float*>(context.scratch);
@@ -42,7 +47,10 @@ class TokenOp : public PreparedOp {
   const OpList& list_;
   const std::int64_t tokens_;
   const std::int64_t width_;
+  std::int64_t floats_;
 };
+
+float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
 /// Turns logits into exp(logit - largest); their sum.
 float exponentials(float* logits, std::int64_t count) {
@@ -60,7 +68,9 @@ class Route final : public TokenOp {
   explicit Route(const Preparation& preparation)
       : TokenOp(preparation, preparation.read(0)),
         choices_(columns_of(preparation.write(0))),
-        attributes_(std::get<RouteAttributes>(preparation.op.attributes)) {}
+        attributes_(std::get<RouteAttributes>(preparation.op.attributes)) {
+    if (attributes_.compares_scores()) floats_ = 2 * width_;
+  }
 
   absl::Status run(const RunContext& context) const override {
     const auto* bounds = context.as<std::int32_t>(op_.reads[1]);
@@ -80,22 +90,67 @@ class Route final : public TokenOp {
       return;
     }
     convert_row(context.array(op_.reads[0]).at(token * width_), {logits}, width_);
-    for (std::int64_t j = 0; j < choices_; ++j) experts[j] = best_besides(logits, experts, j);
-    if (attributes_.sigmoid) {
-      for (std::int64_t j = 0; j < choices_; ++j) shares[j] = 1.0F / (1.0F + std::exp(-logits[experts[j]]));
-      return;
+    if (!attributes_.compares_scores()) choose_by(logits, experts);
+    const float whole = turn_to_scores(logits);
+    if (attributes_.compares_scores()) {
+      float* compared = logits + width_;
+      const float* bias = attributes_.has_bias ? context.as<float>(op_.reads[2]) : nullptr;
+      for (std::int64_t e = 0; e < width_; ++e) compared[e] = logits[e] / whole + (bias != nullptr ? bias[e] : 0.0F);
+      if (attributes_.groups > 1) mask_groups(compared);
+      choose_by(compared, experts);
     }
-    const float all = exponentials(logits, width_);
-    float sum = attributes_.normalised ? 0 : all;
+    float sum = attributes_.normalised ? 0 : whole;
     for (std::int64_t j = 0; j < choices_; ++j) sum += attributes_.normalised ? logits[experts[j]] : 0;
-    for (std::int64_t j = 0; j < choices_; ++j) shares[j] = logits[experts[j]] / sum;
+    if (attributes_.normalised) sum += attributes_.added * whole;
+    for (std::int64_t j = 0; j < choices_; ++j) shares[j] = attributes_.factor * (logits[experts[j]] / sum);
   }
 
-  /// The first of the largest logits that are not among the `count` of `taken`.
-  std::int32_t best_besides(const float* logits, const std::int32_t* taken, std::int64_t count) const {
+  /// Scores are these numbers over what it returns.
+  float turn_to_scores(float* logits) const {
+    if (!attributes_.sigmoid) return exponentials(logits, width_);
+    std::transform(logits, logits + width_, logits, sigmoid);
+    return 1;
+  }
+
+  void choose_by(const float* compared, std::int32_t* experts) const {
+    for (std::int64_t j = 0; j < choices_; ++j) experts[j] = best_besides(compared, experts, j);
+  }
+
+  /// The two largest of a group together.
+  static float sum_of_two(const float* group, std::int64_t size) {
+    float first = group[0];
+    float second = -std::numeric_limits<float>::infinity();
+    for (std::int64_t i = 1; i < size; ++i) {
+      second = std::max(second, std::min(first, group[i]));
+      first = std::max(first, group[i]);
+    }
+    return first + second;
+  }
+
+  /// Leaves only the experts of the chosen groups something to be compared by.
+  void mask_groups(float* compared) const {
+    const std::int64_t size = width_ / attributes_.groups;
+    std::array<float, kMostExperts> sums{};
+    for (std::int32_t g = 0; g < attributes_.groups; ++g) {
+      sums[static_cast<std::size_t>(g)] = sum_of_two(compared + g * size, size);
+    }
+    for (std::int32_t g = 0; g < attributes_.groups; ++g) {
+      std::int32_t before = 0;
+      for (std::int32_t other = 0; other < attributes_.groups; ++other) {
+        const float own = sums[static_cast<std::size_t>(g)];
+        const float theirs = sums[static_cast<std::size_t>(other)];
+        if (theirs > own || (theirs == own && other < g)) ++before;
+      }
+      if (before < attributes_.chosen_groups) continue;
+      std::fill_n(compared + g * size, size, -std::numeric_limits<float>::infinity());
+    }
+  }
+
+  /// The first of the largest numbers that are not among the `count` of `taken`.
+  std::int32_t best_besides(const float* numbers, const std::int32_t* taken, std::int64_t count) const {
     std::int32_t best = -1;
     for (std::int32_t e = 0; e < width_; ++e) {
-      if (best >= 0 && !(logits[e] > logits[best])) continue;
+      if (best >= 0 && !(numbers[e] > numbers[best])) continue;
       if (std::find(taken, taken + count, e) == taken + count) best = e;
     }
     return best;
@@ -136,16 +191,20 @@ class RouteBackward final : public TokenOp {
       const float* dshares = context.as<float>(op_.reads[3]) + token * choices_;
       float mean = 0;
       for (std::int64_t j = 0; j < choices_; ++j) mean += shares[j] * dshares[j];
+      convert_row(context.array(op_.reads[0]).at(token * width_), {gradient}, width_);
+      std::array<float, kMostChoices> slopes{};  // of scores, over these
+      for (std::int64_t j = 0; j < choices_; ++j) {
+        slopes[static_cast<std::size_t>(j)] = attributes_.sigmoid ? sigmoid(-gradient[experts[j]]) : 1.0F;
+      }
       if (attributes_.normalised || attributes_.sigmoid) {
         std::fill_n(gradient, width_, 0.0F);
       } else {
-        convert_row(context.array(op_.reads[0]).at(token * width_), {gradient}, width_);
         const float factor = -mean / exponentials(gradient, width_);
         for (std::int64_t e = 0; e < width_; ++e) gradient[e] *= factor;
       }
+      const float common = attributes_.normalised ? mean / attributes_.factor : 0.0F;
       for (std::int64_t j = 0; j < choices_; ++j) {
-        const float softmax = dshares[j] - (attributes_.normalised ? mean : 0.0F);
-        gradient[experts[j]] += shares[j] * (attributes_.sigmoid ? dshares[j] * (1.0F - shares[j]) : softmax);
+        gradient[experts[j]] += shares[j] * ((dshares[j] - common) * slopes[static_cast<std::size_t>(j)]);
       }
       convert_row({gradient}, context.out(op_.writes[0]).at(token * width_), width_);
     });

@@ -27,6 +27,11 @@ RONDO_KERNEL void for_experts(int thread, int threads, std::int32_t count, Body 
   }
 }
 
+/// What order_of() was of.
+RONDO_KERNEL float number_of(std::uint32_t order) {
+  return float_of((order & 0x80000000U) != 0 ? order & 0x7FFFFFFFU : ~order);
+}
+
 /// A block a token: how many experts come before one is its place.
 template <typename T>
 struct RouteChoices {
@@ -42,39 +47,93 @@ struct RouteChoices {
       });
       return;
     }
-    typename Block::template Own<Array<float, kExpertsOfThread>> logit;
-    typename Block::template Own<Array<float, kExpertsOfThread>> term;
-    typename Block::template Own<Array<std::int32_t, kExpertsOfThread>> place;
-    typename Block::template Own<float> most;
-    typename Block::template Own<float> counted;  // in the sum
-    block.each([&](int thread) {
-      most[thread] = -INFINITY;
+    Several<Block, float> logit;
+    Several<Block, float> score;  // but for `whole`
+    Several<Block, std::int32_t> place;
+    typename Block::template Own<float> part;
+    block.local([&](int thread) {
+      part[thread] = -INFINITY;
       for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
         logit[thread][i] = load(static_cast<const T*>(p.logits) + token * p.count + expert);
-        orders[expert] = order_of(logit[thread][i]);
-        most[thread] = fmaxf(most[thread], logit[thread][i]);
+        part[thread] = fmaxf(part[thread], logit[thread][i]);
       });
     });
-    const float largest = block.max(most);
+    const float largest = block.max(part);
     block.local([&](int thread) {
-      counted[thread] = 0;
+      part[thread] = 0;
+      for_experts(thread, block.threads(), p.count, [&](int i, int) {
+        const float own = logit[thread][i];
+        score[thread][i] = p.sigmoid != 0 ? 1.0F / (1.0F + expf(-own)) : expf(own - largest);
+        part[thread] += score[thread][i];
+      });
+    });
+    const float sum_of_all = block.sum(part);
+    const float whole = p.sigmoid != 0 ? 1.0F : sum_of_all;
+    block.each([&](int thread) {
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        float compared = logit[thread][i];
+        if (p.bias != nullptr || p.groups > 1) compared = score[thread][i] / whole;
+        if (p.bias != nullptr) compared += p.bias[expert];
+        orders[expert] = order_of(compared);
+      });
+    });
+    if (p.groups > 1) mask_groups(block, p, orders);
+    block.local([&](int thread) {
+      part[thread] = 0;
       for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
         place[thread][i] = place_among(orders, p.count, expert);
-        term[thread][i] = expf(logit[thread][i] - largest);
-        if (p.normalised == 0 || place[thread][i] < p.choices) counted[thread] += term[thread][i];
+        if (place[thread][i] < p.choices) part[thread] += score[thread][i];
       });
     });
-    const float sum = block.sum(counted);
+    const float sum_of_chosen = block.sum(part);
+    const float divisor = p.normalised != 0 ? sum_of_chosen + p.added * whole : whole;
     block.local([&](int thread) {
       for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
         if (place[thread][i] >= p.choices) return;
-        const float share = p.sigmoid != 0 ? 1.0F / (1.0F + expf(-logit[thread][i])) : term[thread][i] / sum;
-        write(p, token, place[thread][i], expert, share);
+        write(p, token, place[thread][i], expert, p.factor * (score[thread][i] / divisor));
       });
     });
   }
 
  private:
+  template <typename Block, typename Number>
+  using Several = typename Block::template Own<Array<Number, kExpertsOfThread>>;
+
+  /// The two largest numbers of a group together.
+  RONDO_KERNEL static float sum_of_two(const std::uint32_t* orders, std::int32_t size) {
+    std::uint32_t most = 0;
+    std::uint32_t second = 0;
+    for (std::int32_t i = 0; i < size; ++i) {
+      const std::uint32_t lesser = orders[i] < most ? orders[i] : most;
+      second = lesser > second ? lesser : second;
+      most = orders[i] > most ? orders[i] : most;
+    }
+    return number_of(most) + number_of(second);
+  }
+
+  /// Puts the experts of groups that are not chosen behind all others.
+  template <typename Block>
+  RONDO_KERNEL static void mask_groups(Block& block, const RouteParams& p, std::uint32_t* orders) {
+    const std::int32_t size = p.count / p.groups;
+    Several<Block, std::int32_t> before;
+    block.each([&](int thread) {
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        const std::int32_t group = expert / size;
+        const float own = sum_of_two(orders + group * size, size);
+        before[thread][i] = 0;
+        for (std::int32_t other = 0; other < p.groups; ++other) {
+          const float theirs = sum_of_two(orders + other * size, size);
+          before[thread][i] += theirs > own || (theirs == own && other < group) ? 1 : 0;
+        }
+      });
+    });
+    block.each([&](int thread) {
+      for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
+        if (before[thread][i] >= p.chosen_groups) orders[expert] = 0;
+      });
+    });
+  }
+
   RONDO_KERNEL static void write(const RouteParams& p, std::int64_t token, std::int32_t choice, std::int32_t expert,
                                  float share) {
     p.shares[token * p.choices + choice] = share;
@@ -177,20 +236,21 @@ struct RouteBackward {
     const float* shares = p.shares + token * p.choices;
     const float* dshares = p.dshares + token * p.choices;
     const std::int32_t* experts = p.experts + token * p.choices;
+    typename Block::template Own<Array<float, kExpertsOfThread>> logit;
     typename Block::template Own<Array<float, kExpertsOfThread>> term;
     typename Block::template Own<float> own;
     block.local([&](int thread) {
       own[thread] = -INFINITY;
       for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
-        term[thread][i] = load(static_cast<const T*>(p.logits) + token * p.count + expert);
-        own[thread] = fmaxf(own[thread], term[thread][i]);
+        logit[thread][i] = load(static_cast<const T*>(p.logits) + token * p.count + expert);
+        own[thread] = fmaxf(own[thread], logit[thread][i]);
       });
     });
     const float largest = block.max(own);
     block.local([&](int thread) {
       own[thread] = 0;
       for_experts(thread, block.threads(), p.count,
-                  [&](int i, int) { own[thread] += term[thread][i] = expf(term[thread][i] - largest); });
+                  [&](int i, int) { own[thread] += term[thread][i] = expf(logit[thread][i] - largest); });
     });
     const float sum = block.sum(own);
     block.local([&](int thread) {
@@ -198,10 +258,10 @@ struct RouteBackward {
       for (std::int32_t j = 0; j < p.choices; ++j) mean += shares[j] * dshares[j];
       for_experts(thread, block.threads(), p.count, [&](int i, int expert) {
         float gradient = p.normalised != 0 || p.sigmoid != 0 ? 0.0F : -term[thread][i] / sum * mean;
+        const float common = p.normalised != 0 ? mean / p.factor : 0.0F;
+        const float rest = p.sigmoid != 0 ? 1.0F / (1.0F + expf(logit[thread][i])) : 1.0F;
         for (std::int32_t j = 0; j < p.choices; ++j) {
-          const float softmax = dshares[j] - (p.normalised != 0 ? mean : 0.0F);
-          const float slope = p.sigmoid != 0 ? dshares[j] * (1.0F - shares[j]) : softmax;
-          if (experts[j] == expert) gradient += shares[j] * slope;
+          if (experts[j] == expert) gradient += shares[j] * ((dshares[j] - common) * rest);
         }
         store(static_cast<T*>(p.dlogits) + token * p.count + expert, gradient);
       });

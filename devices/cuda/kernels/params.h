@@ -436,10 +436,15 @@ struct RouteParams {   // where tokens go, and its gradient
   std::int32_t* offsets;  // [E + 1]
   const float* dshares;   // gradient: [T, k]
   void* dlogits;
+  const float* bias;     // [E], may be null
   std::int32_t count;    // E
   std::int32_t choices;  // k
   std::int32_t normalised;
   std::int32_t sigmoid;
+  std::int32_t groups;
+  std::int32_t chosen_groups;
+  float factor;
+  float added;  // to the sum of scores that are normalised
 };
 
 struct SpreadParams {  // tokens to the rows of their experts, and back

@@ -11,14 +11,27 @@ namespace {
 static_assert(kMostExperts <= kMostThreads * kExpertsOfThread && kMostChoices <= kWarp);
 static_assert(kGroupChunk == kTokenChunk);
 
+/// `choices`: of each token.
+Arguments<RouteParams> route_of(const Lowering& op, std::int64_t choices) {
+  const auto& route = op.attributes<RouteAttributes>();
+  Arguments<RouteParams> arguments;
+  RouteParams& p = arguments.params;
+  p.count = static_cast<std::int32_t>(op.in(0).shape[1]);
+  p.choices = static_cast<std::int32_t>(choices);
+  p.normalised = route.normalised ? 1 : 0;
+  p.sigmoid = route.sigmoid ? 1 : 0;
+  p.groups = route.groups;
+  p.chosen_groups = route.chosen_groups;
+  p.factor = route.factor;
+  p.added = route.added;
+  return arguments;
+}
+
 void lower_route(Lowering& op) {
   using P = RouteParams;
-  Arguments<P> arguments;
   const std::int64_t experts = op.in(0).shape[1];
-  arguments.params.count = static_cast<std::int32_t>(experts);
-  arguments.params.choices = static_cast<std::int32_t>(op.out(0).shape[1]);
-  arguments.params.normalised = op.attributes<RouteAttributes>().normalised ? 1 : 0;
-  arguments.params.sigmoid = op.attributes<RouteAttributes>().sigmoid ? 1 : 0;
+  Arguments<P> arguments = route_of(op, op.out(0).shape[1]);
+  if (op.attributes<RouteAttributes>().has_bias) arguments.at(&P::bias, op.read(2));
   arguments.at(&P::logits, op.read(0)).at(&P::bounds, op.read(1));
   arguments.at(&P::shares, op.write(0)).at(&P::experts, op.write(1));
   arguments.at(&P::rows, op.write(2)).at(&P::offsets, op.write(3));
@@ -29,11 +42,7 @@ void lower_route(Lowering& op) {
 
 void lower_route_backward(Lowering& op) {
   using P = RouteParams;
-  Arguments<P> arguments;
-  arguments.params.count = static_cast<std::int32_t>(op.in(0).shape[1]);
-  arguments.params.choices = static_cast<std::int32_t>(op.in(1).shape[1]);
-  arguments.params.normalised = op.attributes<RouteAttributes>().normalised ? 1 : 0;
-  arguments.params.sigmoid = op.attributes<RouteAttributes>().sigmoid ? 1 : 0;
+  Arguments<P> arguments = route_of(op, op.in(1).shape[1]);
   arguments.at(&P::logits, op.read(0)).at(&P::shares, op.read(1)).at(&P::experts, op.read(2));
   arguments.at(&P::dshares, op.read(3)).at(&P::dlogits, op.write(0));
   op.launch(of_storage(KernelId::k_route_backward_fp32, Lowering::storage_of(op.in(0))),

@@ -1,6 +1,8 @@
 // Mixture of experts: which tokens go where, what comes back, and the products of each expert's rows.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <vector>
 
 #include "values.h"
@@ -9,31 +11,51 @@ namespace rondo::devices::reference {
 
 namespace {
 
-/// The experts of the k largest logits of a token, of equal ones the first.
-std::vector<std::int32_t> chosen(const Values& logits, std::int64_t token, std::int64_t choices) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(logits.columns()));
-  for (std::size_t e = 0; e < order.size(); ++e) order[e] = static_cast<std::int32_t>(e);
-  const std::int64_t first = token * logits.columns();
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::int32_t a, std::int32_t b) { return logits[first + a] > logits[first + b]; });
-  order.resize(static_cast<std::size_t>(choices));
+/// The places of the `count` largest numbers, of equal ones the first, from the largest on.
+std::vector<std::int32_t> largest_of(const std::vector<double>& numbers, std::int64_t count) {
+  std::vector<std::int32_t> order(numbers.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return numbers[static_cast<std::size_t>(a)] > numbers[static_cast<std::size_t>(b)];
+  });
+  order.resize(static_cast<std::size_t>(count));
   return order;
 }
 
-/// exp(logit - largest) of all experts of a token.
-std::vector<double> exponentials(const Values& logits, std::int64_t token) {
-  std::vector<double> result;
-  const std::int64_t experts = logits.columns();
-  double largest = logits[token * experts];
-  for (std::int64_t e = 0; e < experts; ++e) largest = std::max(largest, logits[token * experts + e]);
-  for (std::int64_t e = 0; e < experts; ++e) result.push_back(std::exp(logits[token * experts + e] - largest));
-  return result;
+/// Of all experts of a token.
+std::vector<double> scores_of(const std::vector<double>& logits, bool sigmoid) {
+  std::vector<double> scores;
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) {
+    scores.push_back(sigmoid ? 1.0 / (1.0 + std::exp(-logit)) : std::exp(logit - largest));
+    sum += scores.back();
+  }
+  for (double& score : scores) score /= sigmoid ? 1.0 : sum;
+  return scores;
 }
 
-double sum_of(const std::vector<double>& terms) {
-  double sum = 0;
-  for (const double term : terms) sum += term;
-  return sum;
+std::vector<double> logits_of(const Values& logits, std::int64_t token) {
+  std::vector<double> own;
+  for (std::int64_t e = 0; e < logits.columns(); ++e) own.push_back(logits[token * logits.columns() + e]);
+  return own;
+}
+
+/// Leaves only the experts of the chosen groups something to be compared by.
+void mask_groups(std::vector<double>& compared, const RouteAttributes& route) {
+  const std::size_t size = compared.size() / static_cast<std::size_t>(route.groups);
+  std::vector<double> sums;
+  for (std::size_t first = 0; first < compared.size(); first += size) {
+    const auto begin = compared.begin() + static_cast<std::ptrdiff_t>(first);
+    std::vector<double> group(begin, begin + static_cast<std::ptrdiff_t>(size));
+    std::partial_sort(group.begin(), group.begin() + 2, group.end(), std::greater<>());
+    sums.push_back(group[0] + group[1]);
+  }
+  const std::vector<std::int32_t> best = largest_of(sums, route.chosen_groups);
+  for (std::size_t e = 0; e < compared.size(); ++e) {
+    const bool kept = std::find(best.begin(), best.end(), static_cast<std::int32_t>(e / size)) != best.end();
+    if (!kept) compared[e] = -std::numeric_limits<double>::infinity();
+  }
 }
 
 /// Of row `row` of `left` by a matrix that begins with number `first` of `weights`, which `transposed` says to read by
@@ -78,17 +100,22 @@ void route(const Call& call) {
   std::int32_t* rows = call.out(2).integers();
   std::int32_t* offsets = call.out(3).integers();
   const std::int64_t choices = shares.columns();
-  const auto [normalised, sigmoid] = call.attributes<RouteAttributes>();
+  const auto& route = call.attributes<RouteAttributes>();
   for (std::int64_t t = 0; t < logits.rows(); ++t) {
-    const std::vector<std::int32_t> best = chosen(logits, t, choices);
-    const std::vector<double> terms = exponentials(logits, t);
-    double sum = normalised ? 0 : sum_of(terms);
-    for (const std::int32_t e : best) sum += normalised ? terms[static_cast<std::size_t>(e)] : 0;
+    std::vector<double> compared = logits_of(logits, t);
+    const std::vector<double> scores = scores_of(compared, route.sigmoid);
+    if (route.compares_scores()) compared = scores;
+    for (std::size_t e = 0; e < scores.size() && route.has_bias; ++e) {
+      compared[e] += call.in(2)[static_cast<std::int64_t>(e)];
+    }
+    if (route.groups > 1) mask_groups(compared, route);
+    const std::vector<std::int32_t> best = largest_of(compared, choices);
+    double sum = 0;
+    for (const std::int32_t e : best) sum += scores[static_cast<std::size_t>(e)];
+    const double factor = route.factor / (route.normalised ? sum + route.added : 1.0);
     for (std::int64_t j = 0; j < choices; ++j) {
       const std::int32_t e = t < real ? best[static_cast<std::size_t>(j)] : 0;
-      const double softmax = terms[static_cast<std::size_t>(e)] / sum;
-      const double share = sigmoid ? 1.0 / (1.0 + std::exp(-logits[t * logits.columns() + e])) : softmax;
-      shares.set(t * choices + j, t < real ? share : 0.0);
+      shares.set(t * choices + j, t < real ? factor * scores[static_cast<std::size_t>(e)] : 0.0);
       experts[t * choices + j] = e;
       rows[t * choices + j] = static_cast<std::int32_t>(t * choices + j);
     }
@@ -112,17 +139,18 @@ void route_backward(const Call& call) {
   dlogits.fill(0);
   const std::int64_t choices = shares.columns();
   const std::int64_t count = logits.columns();
-  const auto [normalised, sigmoid] = call.attributes<RouteAttributes>();
+  const auto& route = call.attributes<RouteAttributes>();
   for (std::int64_t t = 0; t < logits.rows(); ++t) {
     double mean = 0;
     for (std::int64_t j = t * choices; j < (t + 1) * choices; ++j) mean += shares[j] * dshares[j];
-    const std::vector<double> terms = exponentials(logits, t);
-    const double sum = sum_of(terms);
-    std::vector<double> gradient(terms.size());
-    for (std::size_t e = 0; e < terms.size() && !normalised && !sigmoid; ++e) gradient[e] = -terms[e] / sum * mean;
+    const double common = route.normalised ? mean / route.factor : 0.0;
+    const std::vector<double> scores = scores_of(logits_of(logits, t), route.sigmoid);
+    std::vector<double> gradient(scores.size());
+    const bool all = !route.normalised && !route.sigmoid;  // have a gradient
+    for (std::size_t e = 0; e < scores.size() && all; ++e) gradient[e] = -scores[e] * mean;
     for (std::int64_t j = t * choices; j < (t + 1) * choices; ++j) {
-      const double slope = sigmoid ? dshares[j] * (1.0 - shares[j]) : dshares[j] - (normalised ? mean : 0.0);
-      gradient[static_cast<std::size_t>(experts[j])] += shares[j] * slope;
+      const auto e = static_cast<std::size_t>(experts[j]);
+      gradient[e] += shares[j] * (dshares[j] - common) * (route.sigmoid ? 1.0 - scores[e] : 1.0);
     }
     for (std::int64_t e = 0; e < count; ++e) dlogits.set(t * count + e, gradient[static_cast<std::size_t>(e)]);
   }

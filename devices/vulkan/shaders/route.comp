@@ -1,8 +1,9 @@
-// Which experts a token goes to: those of its largest logits, and their shares. An expert's rank is the number of those
-// that come before it, so that there is one for each rank whatever the logits are. Rows of padding; all others are
-// route_rows.comp's.
+// Which experts a token goes to: those of its largest logits, or scores with a bias, and their shares. An expert's rank
+// is the number of those that come before it, so that there is one for each rank whatever the logits are. Rows of
+// padding; all others are route_rows.comp's.
 //
-// slots: logits, bounds, shares, experts, rows. sizes: tokens, experts, choices.
+// slots: logits, bounds, shares, experts, rows, bias. sizes: tokens, experts, choices. factors: of shares, what
+// is added to the sum of those that are chosen.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -19,17 +20,61 @@ uint key_of(float x) {
 }
 float float_of(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? key & 0x7FFFFFFFu : ~key); }
 
-/// Its own experts' ranks, and the token's largest key.
-void find_ranks(uint first, out uint ranks[kEach], out uint largest) {
+/// The two largest numbers of a group together.
+float sum_of_two(uint first, uint size) {
+  uint most = 0;
+  uint second = 0;
+  for (uint i = 0; i < size; ++i) {
+    const uint key = keys[first + i];
+    second = max(second, min(most, key));
+    most = max(most, key);
+  }
+  return float_of(most) + float_of(second);
+}
+
+/// Gives those of groups that are not chosen the least key.
+void mask_groups(uint first) {
+  const uint size = push.sizes[1] / kGroups;
+  bool masked[kEach];
+  [[unroll]] for (uint i = 0; i < kEach; ++i) {
+    const uint group = min(expert_here(i) / size, kGroups - 1);
+    const float own = sum_of_two(first + group * size, size);
+    uint before = 0;
+    for (uint other = 0; other < kGroups; ++other) {
+      const float theirs = sum_of_two(first + other * size, size);
+      if (theirs > own || (theirs == own && other < group)) ++before;
+    }
+    masked[i] = before >= kChosenGroups;
+  }
+  barrier();
+  [[unroll]] for (uint i = 0; i < kEach; ++i) {
+    if (expert_here(i) < push.sizes[1] && masked[i]) keys[first + expert_here(i)] = 0;
+  }
+  barrier();
+}
+
+/// Scores of its own experts but for a divisor, which it returns.
+float find_scores(const float logits[kEach], out float scores[kEach]) {
+  float largest = uintBitsToFloat(0xFF800000u);
+  [[unroll]] for (uint i = 0; i < kEach; ++i) largest = max(largest, logits[i]);
+  if (!kSigmoid) largest = maximum_over_group(largest);
+  float part = 0.0;
+  [[unroll]] for (uint i = 0; i < kEach; ++i) {
+    scores[i] = kSigmoid ? logistic(logits[i]).x : exact_exp(logits[i] - largest);
+    if (expert_here(i) < push.sizes[1]) part += scores[i];
+  }
+  return kSigmoid ? 1.0 : sum_over_group(part);
+}
+
+/// Its own experts' ranks.
+void find_ranks(uint first, out uint ranks[kEach]) {
   uint own[kEach];
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
     ranks[i] = 0;
     own[i] = keys[min(first + expert_here(i), kMostExperts - 1)];
   }
-  largest = 0;
   for (uint other = 0; other < push.sizes[1]; ++other) {
     const uint key = keys[first + other];
-    largest = max(largest, key);
     [[unroll]] for (uint i = 0; i < kEach; ++i) {
       const uint expert = expert_here(i);
       if (key > own[i] || (key == own[i] && other < expert)) ++ranks[i];
@@ -52,23 +97,33 @@ void main() {
   const uint experts = push.sizes[1];
   const uint first = invocation() / kLanes * kLanes;
   const uint64_t logits = address(0);
+  float own[kEach];
+  [[unroll]] for (uint i = 0; i < kEach; ++i) {  // past the last the last once more
+    own[i] = load(logits, kType, token * experts + min(expert_here(i), experts - 1));
+  }
+  float scores[kEach];
+  const float whole = find_scores(own, scores);
+  const float inverse_of_all = kSigmoid ? 1.0 : exact_reciprocal(whole);
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
     const uint expert = expert_here(i);
-    if (expert < experts)
-      keys[first + expert] = key_of(load(logits, kType, token * experts + min(expert, experts - 1)));
+    if (expert >= experts) continue;
+    precise float compared = own[i];
+    if (kHasBias || kGroups > 1) compared = scores[i] * inverse_of_all;
+    if (kHasBias) compared += Floats(address(5)).v[expert];
+    keys[first + expert] = key_of(compared);
   }
   barrier();
+  if (kGroups > 1) mask_groups(first);
   uint ranks[kEach];
-  uint largest;
-  find_ranks(first, ranks, largest);
-  float terms[kEach];
-  float part = 0.0;
-  [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    const uint expert = expert_here(i);
-    terms[i] = exact_exp(float_of(keys[min(first + expert, kMostExperts - 1)]) - float_of(largest));
-    if (expert < experts && (!kNormalised || ranks[i] < push.sizes[2])) part += terms[i];
+  find_ranks(first, ranks);
+  float inverse = inverse_of_all;
+  if (kNormalised) {
+    float part = 0.0;
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
+      if (expert_here(i) < experts && ranks[i] < push.sizes[2]) part += scores[i];
+    }
+    inverse = exact_reciprocal(sum_over_group(part) + push.factors[1] * whole);
   }
-  const float inverse = exact_reciprocal(sum_over_group(part));
   if (!there) return;
   const uint first_choice = token * push.sizes[2];
   if (int(token) >= real_tokens(Ints(address(1)))) {
@@ -77,8 +132,7 @@ void main() {
   }
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
     if (expert_here(i) >= experts || ranks[i] >= push.sizes[2]) continue;
-    const float share = kSigmoid ? logistic(float_of(keys[first + expert_here(i)])).x : terms[i] * inverse;
-    Floats(address(2)).v[first_choice + ranks[i]] = share;
+    Floats(address(2)).v[first_choice + ranks[i]] = push.factors[0] * (scores[i] * inverse);
     Ints(address(3)).v[first_choice + ranks[i]] = int(expert_here(i));
   }
 }

@@ -7,6 +7,9 @@ layout(constant_id = 1) const uint kLanes = kThreads;
 layout(constant_id = 2) const bool kNormalised = false;
 layout(constant_id = 3) const uint kEach = 1;  // experts of an invocation
 layout(constant_id = 4) const bool kSigmoid = false;
+layout(constant_id = 5) const bool kHasBias = false;
+layout(constant_id = 6) const uint kGroups = 1;
+layout(constant_id = 7) const uint kChosenGroups = 1;
 
 #define RONDO_LANES kLanes
 #include "reduce.glsl"

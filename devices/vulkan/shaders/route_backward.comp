@@ -1,6 +1,6 @@
 // The gradient of a token's logits from those of its shares.
 //
-// slots: logits, shares, experts, dshares, dlogits. sizes: tokens, experts, choices.
+// slots: logits, shares, experts, dshares, dlogits. sizes: tokens, experts, choices. factors: of shares.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -39,10 +39,11 @@ void main() {
   if (!alone) find_softmax(token * experts, gradient);
   [[unroll]] for (uint i = 0; i < kEach; ++i) gradient[i] = alone ? 0.0 : -gradient[i] * mean;
   // Of chosen ones from what is known of their shares: closer than from the softmax made anew.
+  const float shared_part = kNormalised || !kSigmoid ? mean / push.factors[0] : 0.0;
   for (uint j = 0; j < push.sizes[2]; ++j) {
     const uint place = first_choice + j;
-    const float share = shares.v[place];
-    const float slope = share * (kSigmoid ? dshares.v[place] * (1.0 - share) : dshares.v[place] - mean);
+    float slope = shares.v[place] * (dshares.v[place] - shared_part);
+    if (kSigmoid) slope *= logistic(load(address(0), kType, token * experts + uint(chosen.v[place]))).y;
     [[unroll]] for (uint i = 0; i < kEach; ++i) {
       if (int(expert_here(i)) == chosen.v[place]) gradient[i] = slope;
     }

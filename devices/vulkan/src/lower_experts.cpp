@@ -20,10 +20,14 @@ void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initial
   const auto wanted = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(experts)));
   const std::int64_t lanes = std::clamp(wanted, kLeastLanes, kTokenThreads);
   const auto& route = op.attributes<RouteAttributes>();
-  op.add(shader,
-         {storage_of(op.in(0)), static_cast<std::uint32_t>(lanes), flag_of(route.normalised),
-          static_cast<std::uint32_t>(parts_of(experts, lanes)), flag_of(route.sigmoid)},
-         slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
+  Dispatch& dispatch =
+      op.add(shader,
+             {storage_of(op.in(0)), static_cast<std::uint32_t>(lanes), flag_of(route.normalised),
+              static_cast<std::uint32_t>(parts_of(experts, lanes)), flag_of(route.sigmoid), flag_of(route.has_bias),
+              static_cast<std::uint32_t>(route.groups), static_cast<std::uint32_t>(route.chosen_groups)},
+             slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
+  dispatch.push.factors[0] = route.factor;
+  dispatch.push.factors[1] = route.added;
 }
 
 /// The products of the experts whose matrices, of so many elements of `dtype`, are in these tensors.
@@ -56,7 +60,8 @@ Dispatch& add_spread(OpLowering& op, Shader shader, const Constants& more, std::
 void lower_route(OpLowering& op) {
   const std::int64_t choices = columns_of(op.out(0));
   const std::int64_t experts = columns_of(op.in(0));
-  add_route(op, Shader::kRoute, choices, {op.read(0), op.read(1), op.write(0), op.write(1), op.write(2)});
+  const std::uint32_t bias = op.read(op.reads() - 1);  // or one that is listed
+  add_route(op, Shader::kRoute, choices, {op.read(0), op.read(1), op.write(0), op.write(1), op.write(2), bias});
   op.add(Shader::kRouteRows, {}, {op.read(1), op.write(1), op.write(2), op.write(3)}, {experts, choices}, experts);
 }
 

@@ -73,21 +73,33 @@ TEST(Validate, GradientAddedTwice_Passes) {
   EXPECT_THAT(complaint(list), HasSubstr("tensor 'db' is bf16, expected fp32"));
 }
 
-TEST(Validate, SharesOfTwoKinds_AreRefused) {
+TEST(Validate, ChoicesOfExperts_HaveTheirBiasAndGroups) {
   OpList list;
   list.tokens = 16;
-  const TensorId logits = tensor(list, "logits", {16, 3}, DType::kBfloat16, TensorRole::kInput);
+  const TensorId logits = tensor(list, "logits", {16, 6}, DType::kBfloat16, TensorRole::kInput);
+  const TensorId bias = tensor(list, "bias", {6}, DType::kFloat32, TensorRole::kWeight);
   const TensorId bounds =
       tensor(list, "bounds", {18}, DType::kInt32, TensorRole::kBatch, static_cast<std::uint32_t>(BatchTensor::kBounds));
   const TensorId shares = tensor(list, "shares", {16, 2}, DType::kFloat32, TensorRole::kScratch);
   const TensorId experts = tensor(list, "experts", {16, 2}, DType::kInt32, TensorRole::kScratch);
   const TensorId rows = tensor(list, "rows", {16, 2}, DType::kInt32, TensorRole::kScratch);
-  const TensorId offsets = tensor(list, "offsets", {4}, DType::kInt32, TensorRole::kScratch);
-  list.ops.push_back(
-      {OpKind::kRoute, RouteAttributes{false, true}, {logits, bounds}, {shares, experts, rows, offsets}});
+  const TensorId offsets = tensor(list, "offsets", {7}, DType::kInt32, TensorRole::kScratch);
+  list.ops.push_back({OpKind::kRoute,
+                      RouteAttributes{.normalised = true, .sigmoid = true, .has_bias = true},
+                      {logits, bounds, bias},
+                      {shares, experts, rows, offsets}});
   EXPECT_TRUE(validate(list).ok()) << validate(list);
-  list.ops[0].attributes = RouteAttributes{true, true};
-  EXPECT_THAT(complaint(list), HasSubstr("op 0 (route): shares cannot be both normalised and sigmoids"));
+  const auto complaint_of = [&](const RouteAttributes& route) {
+    list.ops[0].attributes = route;
+    return complaint(list);
+  };
+  EXPECT_THAT(complaint_of({.has_bias = true, .groups = 4}), HasSubstr("op 0 (route): 6 experts in 4 groups"));
+  EXPECT_THAT(complaint_of({.has_bias = true, .groups = 6}), HasSubstr("6 experts in 6 groups"));
+  EXPECT_THAT(complaint_of({.has_bias = true, .groups = 2, .chosen_groups = 3}), HasSubstr("3 of 2 groups"));
+  EXPECT_THAT(complaint_of({.has_bias = true, .groups = 2, .chosen_groups = 0}), HasSubstr("0 of 2 groups"));
+  EXPECT_THAT(complaint_of({}), HasSubstr("op 0 (route)"));
+  list.tensors[bias].dtype = DType::kBfloat16;
+  EXPECT_THAT(complaint_of({.has_bias = true}), HasSubstr("bias"));
 }
 
 TEST(Validate, MagnitudesInBf16_AreNamed) {

@@ -128,12 +128,15 @@ enum class OpKind : std::uint8_t {
   // Mixture of experts: k of E linear layers for each token. What these read and give are k T rows: those of an expert
   // behind one another, expert by expert, within an expert by token. `offsets`, int32 [E + 1], names the first row of
   // each and at its end the number of all: k for each real token. Behind these are the rows of padding.
-  // reads: logits [T, E], bounds
+  // reads: logits [T, E], bounds, [bias fp32 [E]]
   // writes: shares fp32 [T, k], experts int32 [T, k], rows int32 [T, k], offsets
-  // experts: those of the k largest logits, of equal ones the first, from the largest on; rows: where these have the
-  // token; shares: softmax of all logits at them, or where `normalised` softmax of these k, or where `sigmoid` of each
-  // 1 / (1 + exp(-logit)). Of padding token t: shares and experts 0, rows k t ... k t + k - 1.
+  // The score of an expert is softmax of all logits at its own, or where `sigmoid` 1 / (1 + exp(-logit)).
+  // experts: those of the k largest scores (+ bias), of equal ones the first, from the largest on; with groups of E /
+  // groups experts those of the chosen_groups groups whose two largest are most together, of equal groups the first.
+  // rows: where these have the token. shares: factor * their scores without the bias, where `normalised` over the sum
+  // of these k + added. Of padding token t: shares and experts 0, rows k t ... k t + k - 1.
   kRoute,
+  // The gradient of the shares, what is chosen being constant.
   // reads: logits [T, E], shares, experts, dshares fp32 [T, k]   writes: dlogits [T, E]
   kRouteBackward,
   // reads: x [T, C], rows int32 [T, k]                writes: y [k T, C], y[rows[t, j]] = x[t]
@@ -298,7 +301,15 @@ struct VocabularyAttributes {
 /// Of kRoute and its gradient.
 struct RouteAttributes {
   bool normalised = false;
-  bool sigmoid = false;  // not with `normalised`
+  bool sigmoid = false;
+  bool has_bias = false;           // not read by the gradient
+  float factor = 1.0F;             // of the shares
+  float added = 0.0F;              // to the sum of scores that `normalised` ones are divided by
+  std::int32_t groups = 1;         // of experts, at least two in each
+  std::int32_t chosen_groups = 1;  // of these, with at least k experts together
+
+  /// Else the logits say which are the largest.
+  bool compares_scores() const { return has_bias || groups > 1; }
 };
 /// Of kCombine; of its gradient alpha alone.
 struct CombineAttributes {
