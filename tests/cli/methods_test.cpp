@@ -1,6 +1,8 @@
 // Methods and optimizers from the outside: what a run leaves, how it goes on, and every way to be refused.
 #include <gmock/gmock.h>
 
+#include <array>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "workspace.h"
@@ -59,6 +61,52 @@ TEST(Freeze, Result_IsAModelThatDiffersInTheLastBlocksAlone) {
   // The embedding comes first in the file, then block 0.
   EXPECT_EQ(before.compare(0, before.size() / 3, after, 0, before.size() / 3), 0);
   EXPECT_NE(before, after);
+}
+
+/// Of a tensor in a safetensors file: its type, and where its bytes are in the file.
+struct StoredBytes {
+  std::string type;
+  std::size_t first = 0;
+  std::size_t size = 0;
+};
+
+StoredBytes stored_bytes(const std::string& file, const std::string& name) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  const Json header = Json::parse(file.substr(sizeof length, length), nullptr, false);
+  if (!header.contains(name)) return {};
+  const std::size_t begin = header[name]["data_offsets"][0].get<std::size_t>();
+  return {header[name]["dtype"], sizeof length + length + begin,
+          header[name]["data_offsets"][1].get<std::size_t>() - begin};
+}
+
+/// Numbers that 16 bits do not hold.
+TEST(ChoiceBias, OfATrainedModel_IsThatOfItsBase) {
+  for (const auto& [arch, name, router] :
+       {std::array{"glm4_moe", "mlp.gate.e_score_correction_bias", "mlp.gate.weight"},
+        std::array{"ernie4_5_moe", "mlp.moe_statics.e_score_correction_bias", "mlp.gate.weight"},
+        std::array{"lfm2_moe", "feed_forward.expert_bias", "feed_forward.gate.weight"}}) {
+    const Workspace workspace;
+    expect_run(workspace, {"init", std::string("--arch=") + arch, "--output_dir=mixture", "--hidden_size=32",
+                           "--num_experts=4", "--dtype=bf16"});
+    const std::string tensor = std::string("model.layers.1.") + name;
+    std::string file = workspace.read("mixture/model.safetensors");
+    const StoredBytes before = stored_bytes(file, tensor);
+    ASSERT_EQ(before.type, "F32") << arch;
+    const std::array<float, 4> numbers = {0.3F, -0.001F, 1e-5F, 0.7F};
+    ASSERT_EQ(before.size, sizeof numbers);
+    std::memcpy(file.data() + before.first, numbers.data(), sizeof numbers);
+    workspace.write("mixture/model.safetensors", file);
+    expect_run(workspace, train({"--model=mixture", "--finetuning_type=full", "--lr=1e-2", "--max_steps=2",
+                                 "--save_steps=0", "--dtype=bf16"}));
+    const std::string trained = workspace.read("out/model.safetensors");
+    const StoredBytes after = stored_bytes(trained, tensor);
+    EXPECT_EQ(after.type, "F32") << arch;
+    EXPECT_EQ(trained.substr(after.first, after.size), file.substr(before.first, before.size)) << arch;
+    const StoredBytes moved = stored_bytes(trained, std::string("model.layers.1.") + router);
+    const StoredBytes still = stored_bytes(file, std::string("model.layers.1.") + router);
+    EXPECT_NE(trained.substr(moved.first, moved.size), file.substr(still.first, still.size)) << arch;
+  }
 }
 
 class Optimizers : public testing::TestWithParam<const char*> {};

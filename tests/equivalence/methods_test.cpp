@@ -155,6 +155,7 @@ void as_qwen3_5_moe(model::ModelConfig& config) {
   config.family = model::Family::kQwen35Moe;
   config.experts = {5, 2, 24, true, {}};
   config.experts->shared_width = 20;
+  config.experts->gates_shared = true;
   config.experts->adapts_shared = true;
 }
 

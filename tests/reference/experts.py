@@ -5,6 +5,8 @@ their parts as it does those of the others."""
 
 def names_of(model_type):
     """Module and matrices of an expert, as files have them."""
+    if model_type == "lfm2_moe":
+        return "feed_forward", "w1", "w3", "w2"
     if model_type == "mixtral":
         return "block_sparse_moe", "w1", "w3", "w2"
     return "mlp", "gate_proj", "up_proj", "down_proj"
@@ -94,16 +96,17 @@ def parts_of_factors(config, name, tensor):
     return [(f"{experts}{word}.lora_B.weight", part.reshape(-1, part.shape[2])) for word, part in parts.items()]
 
 
-PAIRED = ("ernie4_5", "glm4")  # neighbouring channels of queries and keys turn
+PAIRED = ("ernie4_5", "ernie4_5_moe", "glm4")  # neighbouring channels of queries and keys turn
 
 
 def with_pairs_parted(config, name, tensor):
     """Rows of queries and keys in Rondo's order: of each head the even ones, the odd ones, those that do not turn."""
     if "lora_A" in name or not (".q_proj." in name or ".k_proj." in name):
         return tensor
-    turned = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
-    order = [*range(0, turned, 2), *range(1, turned, 2), *range(turned, config.head_dim)]
-    return tensor.reshape(-1, config.head_dim, *tensor.shape[1:])[:, order].reshape(tensor.shape)
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    turned = int(size * config.rope_parameters.get("partial_rotary_factor", 1.0))
+    order = [*range(0, turned, 2), *range(1, turned, 2), *range(turned, size)]
+    return tensor.reshape(-1, size, *tensor.shape[1:])[:, order].reshape(tensor.shape)
 
 
 def in_files(config, name, tensor):
@@ -113,16 +116,18 @@ def in_files(config, name, tensor):
         return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)
-    if model_type in ("phi3", "glm4", "lfm2"):
+    if model_type in ("phi3", "glm4", "lfm2") or model_type == "lfm2_moe" and ".experts." not in name and ".gate." not in name:
         return parts_of_fused(config, name, tensor)
     if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:
         return parts_of_delta(config, name, tensor)
     module, gate, up, down = names_of(model_type)
-    block, _, rest = name.partition(".mlp.")
+    block, _, rest = name.partition(".feed_forward." if model_type == "lfm2_moe" else ".mlp.")
     if model_type == "gpt_oss":
         return parts_of_stack(name, tensor)
     if model_type == "granitemoe":
         return parts_of_granite(name, tensor)
+    if rest == "gate.moe_statics.e_score_correction_bias":
+        return [(f"{block}.mlp.{rest.removeprefix('gate.')}", tensor)]
     if rest == "gate.weight":
         return [(f"{block}.{module}.gate.weight", tensor)]
     if rest == "experts.down_proj":

@@ -49,7 +49,12 @@ inline nlohmann::json experts_to_json(const ModelConfig& config) {
   }
   nlohmann::json clamped = nullptr;
   if (config.experts->clamped) clamped = {config.experts->clamped->alpha, config.experts->clamped->limit};
-  return {config.experts->count, config.experts->choices, config.experts->normalised, without, clamped};
+  nlohmann::json choice = nullptr;
+  const ExpertsConfig& experts = *config.experts;
+  if (experts.choice_bias || experts.sigmoid) {
+    choice = {experts.choice_bias, experts.sigmoid, experts.factor, experts.groups, experts.chosen_groups};
+  }
+  return {experts.count, experts.choices, experts.normalised, without, clamped, choice};
 }
 
 inline nlohmann::json linear_to_json(const ModelConfig& config) {

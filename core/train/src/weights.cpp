@@ -216,6 +216,11 @@ absl::Status read_rounded(offload::ParameterStore& store, model::ParameterId id,
   return file_type(store.dtype_of(id)) == type ? sink(bytes) : round(bytes);
 }
 
+/// Of a parameter in a model's files: what experts are chosen by is fp32 in those of transformers too.
+model::WeightType type_in_files(const model::Parameter& parameter, const offload::ParameterStore& store) {
+  return file_type(parameter.kind == model::WeightKind::kChoiceBias ? devices::DType::kFloat32 : store.dtype());
+}
+
 absl::Status write_model(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
                          const std::filesystem::path& folder) {
   std::vector<model::TensorToWrite> tensors;
@@ -224,11 +229,11 @@ absl::Status write_model(const model::Architecture& model, offload::ParameterSto
     const model::Parameter& parameter = model.parameters()[id];
     if (is_factor(parameter)) continue;
     tensors.push_back(
-        {model::name_in_text_model(parameter.name), file_type(store.dtype()), file_shape(parameter.shape)});
+        {model::name_in_text_model(parameter.name), type_in_files(parameter, store), file_shape(parameter.shape)});
     ids.push_back(id);
   }
   const auto produce = [&](std::size_t i, const model::TensorSink& sink) {
-    return read_rounded(store, ids[i], file_type(store.dtype()), sink);
+    return read_rounded(store, ids[i], type_in_files(model.parameters()[ids[i]], store), sink);
   };
   const model::WritePlan plan = model::stored_weights(model.config(), {std::move(tensors), produce});
   RONDO_RETURN_IF_ERROR(model::write_sharded_safetensors(folder, plan.tensors, plan.produce));

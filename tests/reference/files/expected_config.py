@@ -18,7 +18,7 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
 
 
 LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
-TURN_IN_PART = ("phi3", "glm4", *LINEAR_IN_PART)
+TURN_IN_PART = ("phi3", "glm4", "glm4_moe", *LINEAR_IN_PART)
 EXPERTS_EVERYWHERE = ("qwen3_5_moe_text",)  # no MLP is so wide as intermediate_size
 
 
@@ -88,23 +88,43 @@ def linear_of(config, layers):
 
 def convolution_of(config):
     """Tokens that a short convolution spans, and which blocks have one; None where no block may."""
-    if config.model_type != "lfm2":
+    if not config.model_type.startswith("lfm2"):
         return None
     return [config.conv_L_cache, [kind == "conv" for kind in config.layer_types]]
 
 
+def choice_of(config, mixture):
+    """Whether a bias chooses, whether scores are sigmoids, the factor of shares, groups and how many of them are chosen; None
+    for softmax alone."""
+    if config.model_type == "ernie4_5_moe":
+        return [hasattr(mixture.gate, "moe_statics"), False, 1.0, 1, 1]
+    if config.model_type == "glm4_moe":
+        router = mixture.gate
+        return [hasattr(router, "e_score_correction_bias"), True, router.routed_scaling_factor, router.num_group, router.topk_group]
+    if config.model_type == "lfm2_moe":
+        return [hasattr(mixture, "expert_bias"), True, mixture.gate.routed_scaling_factor, 1, 1]
+    return None
+
+
 def experts_of(config, layers):
-    """Count, choices, whether their shares sum to 1, the blocks without, and what their activation is clamped by; None
-    where no block has any."""
-    mixture_of = lambda layer: getattr(layer, "block_sparse_moe", None) or getattr(layer, "mlp", None)  # noqa: E731
+    """Count, choices, whether their shares sum to 1, the blocks without, what their activation is clamped by, and
+    choice_of(); None where no block has any."""
+    def mixture_of(layer):
+        return next((getattr(layer, name) for name in ("block_sparse_moe", "feed_forward", "mlp") if hasattr(layer, name)), None)
+
     mixtures = [mixture_of(layer) for layer in layers if hasattr(mixture_of(layer), "experts")]
     if not mixtures:
         return None
     router, experts = getattr(mixtures[0], "gate", None) or mixtures[0].router, mixtures[0].experts
-    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "granitemoe", "gpt_oss", "qwen3_5_moe_text"))
+    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "granitemoe", "gpt_oss", "qwen3_5_moe_text", "ernie4_5_moe"))
     return [router.weight.shape[0], router.top_k, normalised,
             [i for i, layer in enumerate(layers) if not hasattr(mixture_of(layer), "experts")],
-            [experts.alpha, experts.limit] if config.model_type == "gpt_oss" else None]
+            [experts.alpha, experts.limit] if config.model_type == "gpt_oss" else None, choice_of(config, mixtures[0])]
+
+
+def choice_biases(model):
+    """Those that are no parameters."""
+    return [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
 
 
 def intermediate_of(config, layers):
@@ -151,7 +171,7 @@ def expected(folder):
         "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,
         "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
         "short_convolution": convolution_of(config),
-        "parameters": sorted([name, list(part.shape)] for whole, p in model.named_parameters()
+        "parameters": sorted([name, list(part.shape)] for whole, p in (*model.named_parameters(), *choice_biases(model))
                              if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual"))
                              for name, part in in_files(config, whole, p)),
     }

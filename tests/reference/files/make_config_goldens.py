@@ -13,6 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from transformers import Gemma2Config, Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
+from transformers import Ernie4_5_MoeConfig, Glm4MoeConfig, Lfm2MoeConfig
 from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, GraniteMoeConfig, HunYuanDenseV1Config, Lfm2Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SeedOssConfig, SmolLM3Config
 
@@ -348,6 +349,38 @@ CASES = {
         norm_eps=1e-06, num_heads=4, num_key_value_heads=2, pad_token_id=0, rope_theta=500000.0, tie_embedding=True,
         torch_dtype="bfloat16", use_cache=True, use_pos_enc=True),
     "lfm2_without_adjusting": written("lfm2", num_attention_heads=8, block_auto_adjust_ff_dim=False, full_attn_idxs=[0, 2]),
+    "saved_lfm2_moe": saved(Lfm2MoeConfig, num_key_value_heads=2, layer_types=["conv", "full_attention", "conv"], conv_L_cache=4,
+                            num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, num_dense_layers=1,
+                            routed_scaling_factor=1.5, norm_topk_prob=False, use_expert_bias=False, tie_word_embeddings=False),
+    "lfm2_moe_bare": written("lfm2_moe", num_attention_heads=8, layer_types=["conv", "conv", "full_attention"]),
+    "lfm2_moe_hub": written(
+        "lfm2_moe", bos_token_id=1, conv_L_cache=3, conv_bias=False, eos_token_id=7, initializer_range=0.02,
+        layer_types=["conv", "conv", "full_attention"], max_position_embeddings=128000, moe_intermediate_size=20, norm_eps=1e-05,
+        norm_topk_prob=True, num_dense_layers=2, num_experts=6, num_experts_per_tok=4, num_key_value_heads=2, pad_token_id=0,
+        rope_theta=1000000.0, routed_scaling_factor=1.0, tie_embedding=True, torch_dtype="bfloat16", use_cache=True,
+        use_expert_bias=True),
+    "saved_glm4_moe": saved(Glm4MoeConfig, num_key_value_heads=2, n_routed_experts=8, num_experts_per_tok=3,
+                            moe_intermediate_size=20, n_shared_experts=2, n_group=4, topk_group=2, routed_scaling_factor=2.5,
+                            first_k_dense_replace=2, norm_topk_prob=False, use_qk_norm=True, attention_bias=True, head_dim=16,
+                            dtype="bfloat16"),
+    "glm4_moe_bare": written("glm4_moe", num_hidden_layers=2, num_attention_heads=8),
+    "glm4_moe_hub": written(
+        "glm4_moe", attention_bias=True, attention_dropout=0.0, eos_token_id=[293, 295], first_k_dense_replace=1, head_dim=16,
+        hidden_act="silu", initializer_range=0.02, max_position_embeddings=131072, moe_intermediate_size=20, n_group=1,
+        n_routed_experts=6, n_shared_experts=1, norm_topk_prob=True, num_experts_per_tok=2, num_key_value_heads=2,
+        num_nextn_predict_layers=1, pad_token_id=293, partial_rotary_factor=0.5, rms_norm_eps=1e-05, rope_scaling=None,
+        rope_theta=1000000, routed_scaling_factor=1.0, tie_word_embeddings=False, topk_group=1, torch_dtype="bfloat16",
+        use_cache=True, use_qk_norm=False),
+    "saved_ernie4_5_moe": saved(Ernie4_5_MoeConfig, num_key_value_heads=2, moe_num_experts=6, moe_k=3, moe_intermediate_size=20,
+                                moe_num_shared_experts=0, moe_layer_start_index=0, moe_layer_interval=2,
+                                tie_word_embeddings=False, dtype="bfloat16"),
+    "ernie4_5_moe_bare": written("ernie4_5_moe", num_hidden_layers=2),
+    "ernie4_5_moe_hub": written(
+        "ernie4_5_moe", bos_token_id=1, eos_token_id=2, hidden_act="silu", max_position_embeddings=131072, moe_capacity=[6, 6, 6],
+        moe_gate="topk", moe_intermediate_size=20, moe_k=2, moe_layer_end_index=1, moe_layer_interval=1, moe_layer_start_index=1,
+        moe_num_experts=5, moe_num_shared_experts=2, moe_use_aux_free=True, num_key_value_heads=2, num_nextn_predict_layers=1,
+        pad_token_id=0, rms_norm_eps=1e-05, rope_scaling=None, rope_theta=500000, tie_word_embeddings=True,
+        torch_dtype="bfloat16", use_bias=False, use_cache=True),
     "mistral3_with_pictures_hub": {
         "model_type": "mistral3", "architectures": ["Mistral3ForConditionalGeneration"], "torch_dtype": "bfloat16",
         "image_token_index": 10, "multimodal_projector_bias": False, "projector_hidden_act": "gelu", "spatial_merge_size": 2,

@@ -34,7 +34,8 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS, "phi3": MODEL_ARCH.PHI3,
          "hunyuan_v1_dense": MODEL_ARCH.HUNYUAN_DENSE, "exaone4": MODEL_ARCH.EXAONE4, "arcee": MODEL_ARCH.ARCEE,
          "seed_oss": MODEL_ARCH.SEED_OSS, "ernie4_5": MODEL_ARCH.ERNIE4_5,
-         "glm4": MODEL_ARCH.GLM4, "lfm2": MODEL_ARCH.LFM2}
+         "glm4": MODEL_ARCH.GLM4, "lfm2": MODEL_ARCH.LFM2, "glm4_moe": MODEL_ARCH.GLM4_MOE,
+         "ernie4_5_moe": MODEL_ARCH.ERNIE4_5_MOE, "lfm2_moe": MODEL_ARCH.LFM2MOE}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []
@@ -98,7 +99,7 @@ def expected_rows(config, name, weights):
         return weights[:, 0]
     if config["model_type"].startswith("gemma") and name.endswith("norm.weight"):
         return weights + np.float32(1)
-    if name.endswith(".shared_expert_gate.weight"):
+    if name.endswith((".shared_expert_gate.weight", ".moe_statics.e_score_correction_bias")):
         return weights.reshape(-1)
     if config["model_type"] in ("llama", "arcee", "mistral", "ministral3", "mixtral", "smollm3", "granite", "granitemoe"):
         if ".q_proj." in name:
@@ -148,7 +149,7 @@ def same_tokenizer(reader, folder, config):
 
 def kv_heads_of(config):
     heads = config["num_key_value_heads"]
-    return [0 if kind == "conv" else heads for kind in config["layer_types"]] if config["model_type"] == "lfm2" else heads
+    return [0 if kind == "conv" else heads for kind in config["layer_types"]] if config["model_type"].startswith("lfm2") else heads
 
 
 def model(folder, quantization, pre, scratch):
@@ -174,7 +175,7 @@ def model(folder, quantization, pre, scratch):
         for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                              ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
             wanted[f"{prefix}.{ours}"] = np.float32(config[theirs])
-    if config["model_type"] == "lfm2":
+    if config["model_type"].startswith("lfm2"):
         wanted[f"{prefix}.shortconv.l_cache"] = config["conv_L_cache"]
     if config["model_type"] == "ministral3":
         scaling = config["rope_scaling"]
@@ -186,12 +187,22 @@ def model(folder, quantization, pre, scratch):
             wanted[f"{prefix}.{key}"] = np.float32(config[key])
     if config["model_type"] in ("olmo3", "gemma2", "gemma3_text", "gpt_oss"):
         wanted[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
-    if "num_experts_per_tok" in config:
-        wanted[f"{prefix}.expert_count"] = config.get("num_experts", config.get("num_local_experts"))
-        wanted[f"{prefix}.expert_used_count"] = config["num_experts_per_tok"]
+    for ours, names in (("expert_count", ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")),
+                        ("expert_used_count", ("num_experts_per_tok", "moe_k")),
+                        ("expert_shared_count", ("n_shared_experts", "moe_num_shared_experts")),
+                        ("leading_dense_block_count", ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"))):
+        wanted.update({f"{prefix}.{ours}": config[name] for name in names if name in config})
     if config["model_type"] == "gpt_oss":
         wanted[f"{prefix}.expert_feed_forward_length"] = config["intermediate_size"]
-    if config["model_type"] in ("qwen2_moe", "qwen3_moe"):
+    if config["model_type"] == "glm4_moe":
+        wanted.update({f"{prefix}.expert_gating_func": 2, f"{prefix}.expert_weights_norm": config["norm_topk_prob"],
+                       f"{prefix}.expert_weights_scale": np.float32(config["routed_scaling_factor"])})
+    if config["model_type"] == "lfm2_moe":
+        wanted[f"{prefix}.expert_gating_func"] = 2
+    if config["model_type"] == "ernie4_5_moe":
+        wanted[f"{prefix}.interleave_moe_layer_step"] = 1
+        wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["moe_num_shared_experts"] * config["moe_intermediate_size"]
+    if config["model_type"] in ("qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe"):
         wanted[f"{prefix}.expert_feed_forward_length"] = config["moe_intermediate_size"]
     if config["model_type"] == "qwen2_moe":
         wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
@@ -203,7 +214,10 @@ def model(folder, quantization, pre, scratch):
     found = {tensor.name: tensor for tensor in reader.tensors}
     assert len(found) == len(base), f"{len(found)} tensors, expected {len(base)}"
     for name, weights in base.items():
-        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        by_module = name.replace("correction_bias", "correction.bias").replace("expert_bias", "expert_bias.bias")  # likewise
+        by_module = by_module.removeprefix("model." if ".feed_forward.experts." in name else "")
+        theirs = names.get_name(by_module, try_suffixes=(".weight", ".bias"))
+        theirs = theirs or {"lm_head.weight": "output.weight"}[name]  # which the package forgot of lfm2moe
         theirs += ".weight" if name.endswith(".sinks") else ""  # as the converter has it
         same_tensor(found[theirs], expected_rows(config, name, weights), quantization)
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
 from transformers import Gemma2Config, Gemma2ForCausalLM, GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
+from transformers import Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, Lfm2MoeConfig, Lfm2MoeForCausalLM
 from transformers import Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import GraniteMoeConfig, GraniteMoeForCausalLM
 from transformers import Lfm2Config, Lfm2ForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
@@ -32,6 +33,8 @@ SHARED_LAYERS = [*DELTA_LAYERS, "shared_expert_gate"]
 ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
 CONVOLUTION_LAYERS = [*LINEAR_LAYERS[:3], "out_proj", "in_proj", "w1", "w2", "w3"]
 JOINED_LAYERS = [*ATTENTION_LAYERS, "out_proj", "shared_expert_gate", "in_proj_qkvz", "in_proj_ba"]
+
+CHOICE_BIASES = ("e_score_correction_bias", "expert_bias")  # by which experts are chosen; nothing trains them
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                attention_dropout=0.0, use_cache=True)
@@ -175,6 +178,19 @@ CASES = {
         Glm4Config, Glm4ForCausalLM, hidden_size=48, intermediate_size=66, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, head_dim=20, vocab_size=133, rms_norm_eps=1e-6, tie_word_embeddings=False,
         attention_bias=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
+    # Behind a block of one MLP experts in groups, chosen by sigmoids with a bias; half of each head's channels turn.
+    "glm4_moe": _case(
+        Glm4MoeConfig, Glm4MoeForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=20, vocab_size=131, rms_norm_eps=1e-5,
+        tie_word_embeddings=False, attention_bias=True, use_qk_norm=True, n_routed_experts=12, num_experts_per_tok=3,
+        n_shared_experts=2, moe_intermediate_size=26, n_group=4, topk_group=2, routed_scaling_factor=1.7,
+        first_k_dense_replace=1, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
+    # Experts in every second block, chosen by softmax with a bias that nothing else reads; neighbouring channels turn.
+    "ernie4_5_moe": _case(
+        Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, vocab_size=137, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        moe_num_experts=7, moe_k=3, moe_num_shared_experts=2, moe_intermediate_size=22,
+        moe_layer_start_index=1, moe_layer_interval=2, rope_parameters=dict(rope_type="default", rope_theta=500000.0)),
     # The layer that sees all has no rotary embedding.
     "exaone4": _case(
         Exaone4Config, Exaone4ForCausalLM, hidden_size=48, intermediate_size=74, num_hidden_layers=3,
@@ -279,6 +295,12 @@ CASES = {
         Lfm2Config, Lfm2ForCausalLM, hidden_size=48, intermediate_size=100, block_multiple_of=6, num_hidden_layers=4,
         num_attention_heads=4, num_key_value_heads=2, vocab_size=131, norm_eps=1e-4, tie_word_embeddings=True, conv_L_cache=3,
         layer_types=["conv", "full_attention", "conv", "conv"], rope_parameters=dict(rope_type="default", rope_theta=2000.0)),
+    # The same with experts behind one block of one MLP, chosen by sigmoids with a bias.
+    "lfm2_moe": _case(
+        Lfm2MoeConfig, Lfm2MoeForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, vocab_size=127, norm_eps=1e-4, tie_word_embeddings=True, conv_L_cache=3, num_dense_layers=1,
+        num_experts=6, num_experts_per_tok=3, moe_intermediate_size=26, routed_scaling_factor=1.6,
+        layer_types=["conv", "full_attention", "conv", "conv"], rope_parameters=dict(rope_type="default", rope_theta=2000.0)),
     # Its text part alone is trained. Published files do not say that embedding and head are two.
     "mistral3_pictures": _case(
         _mistral_with_pictures, Mistral3ForConditionalGeneration, hidden_size=52, intermediate_size=66, num_hidden_layers=2,
@@ -354,7 +376,9 @@ def randomize(model, seed):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            if name.endswith("bias"):
+            if name.endswith(CHOICE_BIASES):
+                parameter.copy_(0.1 * noise)
+            elif name.endswith("bias"):
                 parameter.copy_(0.3 * noise)
             elif parameter.dim() == 1:
                 one = not adds_one or "linear_attn.norm" in name
@@ -364,6 +388,9 @@ def randomize(model, seed):
                 parameter.copy_((0.5 if scales_embedding else 1.3) * hidden**-0.5 * noise)
             else:
                 parameter.copy_(0.9 * parameter.shape[-1]**-0.5 * noise)
+        for name, buffer in model.named_buffers():
+            if name.endswith(CHOICE_BIASES):
+                buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
 
 
 def make_config(name, **changes):
@@ -392,7 +419,7 @@ def targets_of(model):
         return [*ATTENTION_LAYERS, "gate_up_proj", "down_proj"]
     if model.config.model_type == "qwen2_moe":
         return [*LINEAR_LAYERS, "shared_expert_gate"]
-    if model.config.model_type == "lfm2":
+    if model.config.model_type.startswith("lfm2"):
         return CONVOLUTION_LAYERS
     if model.config.model_type == "arcee":
         return [name for name in LINEAR_LAYERS if name != "gate_proj"]

@@ -28,6 +28,9 @@ std::string name_in_files(const std::string& arch) {
   if (arch == "hunyuan_v1_dense") return "hunyuan-dense";
   if (arch == "qwen2_moe") return "qwen2moe";
   if (arch == "qwen3_moe") return "qwen3moe";
+  if (arch == "glm4_moe") return "glm4moe";
+  if (arch == "ernie4_5_moe") return "ernie4_5-moe";
+  if (arch == "lfm2_moe") return "lfm2moe";
   if (arch == "gpt_oss") return "gpt-oss";
   if (arch == "gemma3_text") return "gemma3";
   return arch == "olmo3" ? "olmo2" : arch;
@@ -72,7 +75,7 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
     names.insert(found->first);
     std::vector<std::uint64_t> sizes(spec.shape.rbegin(), spec.shape.rend());
     if (place) sizes.push_back(m.config.experts->count);
-    if (is_stored_as_vector(found->first)) sizes.pop_back();
+    if (is_stored_as_vector(m.config, found->first)) sizes.pop_back();
     if (is_convolution_weight(found->first)) sizes = {3, 48};
     EXPECT_EQ(found->second.sizes, sizes) << spec.name;
     const std::vector<float> theirs = values_of(m.files, spec.name);
@@ -115,7 +118,7 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key(arch + ".block_count"), m.config.num_layers);
   EXPECT_EQ(key(arch + ".context_length"), m.config.max_positions);
   EXPECT_EQ(key(arch + ".attention.head_count"), 4);
-  const bool convolves = arch == "lfm2";  // but in the last layer
+  const bool convolves = arch.starts_with("lfm2");  // but in the last layer
   EXPECT_EQ(key(arch + ".attention.head_count_kv"), convolves ? nlohmann::json({0, 2}) : nlohmann::json(2));
   EXPECT_EQ(key(arch + ".shortconv.l_cache"), convolves ? nlohmann::json(3) : nlohmann::json());
   EXPECT_EQ(key(arch + ".attention.key_length"), 12);
@@ -142,18 +145,40 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key("tokenizer.chat_template.tool_use"), "{{ tools }}");
   // 48 numbers a row are no whole blocks, 64 are; vectors stay fp32.
   EXPECT_EQ(file.tensors.at(m.config.fused_linears ? "blk.0.attn_qkv.weight" : "blk.1.attn_q.weight").type, 1U);
-  EXPECT_EQ(file.tensors.at(m.config.experts ? "blk.0.ffn_down_exps.weight" : "blk.0.ffn_down.weight").type, 8U);
+  EXPECT_EQ(file.tensors.at(m.config.experts ? "blk.1.ffn_down_exps.weight" : "blk.0.ffn_down.weight").type, 8U);
   if (m.config.experts) {
     EXPECT_EQ(key(arch + ".expert_count"), 8);
     EXPECT_EQ(key(arch + ".expert_used_count"), 2);
     EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp.weight").type, 0U);
   }
-  const bool named = arch == "qwen2moe" || arch == "qwen3moe" || arch == "gpt-oss";
+  const bool leads = arch == "glm4moe" || arch == "ernie4_5-moe" || arch == "lfm2moe";
+  const bool named = leads || arch == "qwen2moe" || arch == "qwen3moe" || arch == "gpt-oss";
   EXPECT_EQ(key(arch + ".expert_feed_forward_length"), named ? nlohmann::json(64) : nlohmann::json());
   if (arch == "qwen2moe") {
     EXPECT_EQ(key(arch + ".expert_shared_feed_forward_length"), 64);
     EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp_shexp.weight").type, 0U);
     EXPECT_EQ(file.tensors.at("blk.1.ffn_gate_inp_shexp.weight").sizes, std::vector<std::uint64_t>{48});
+  }
+  EXPECT_EQ(key(arch + ".leading_dense_block_count"), leads ? nlohmann::json(1) : nlohmann::json());
+  const bool sigmoids = leads && arch != "ernie4_5-moe";
+  EXPECT_EQ(key(arch + ".expert_gating_func"), sigmoids ? nlohmann::json(2) : nlohmann::json());
+  EXPECT_EQ(key(arch + ".expert_weights_scale"), arch == "glm4moe" ? nlohmann::json(1.0) : nlohmann::json());
+  EXPECT_EQ(key(arch + ".expert_weights_norm"), arch == "glm4moe" ? nlohmann::json(true) : nlohmann::json());
+  if (leads) {
+    EXPECT_EQ(file.tensors.at("blk.1.exp_probs_b.bias").type, 0U);
+    EXPECT_EQ(file.tensors.at("blk.1.exp_probs_b.bias").sizes, std::vector<std::uint64_t>{8});
+    EXPECT_EQ(file.tensors.at("blk.0.ffn_down.weight").type, 8U);
+  }
+  if (arch == "glm4moe" || arch == "ernie4_5-moe") {
+    EXPECT_EQ(key(arch + ".expert_shared_count"), 1);
+    EXPECT_EQ(file.tensors.at("blk.1.ffn_down_shexp.weight").type, 8U);
+  }
+  if (arch == "glm4moe") {
+    EXPECT_EQ(file.tensors.count("blk.1.post_attention_norm.weight"), 1U);
+  }
+  if (arch == "ernie4_5-moe") {
+    EXPECT_EQ(key(arch + ".expert_shared_feed_forward_length"), 64);
+    EXPECT_EQ(key(arch + ".interleave_moe_layer_step"), 1);
   }
   if (m.config.attention_sinks) {
     EXPECT_EQ(file.tensors.at("blk.1.attn_sinks.weight").type, 0U);
@@ -171,8 +196,9 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
 INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
                                          "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text",
-                                         "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3",
-                                         "hunyuan_v1_dense", "exaone4", "seed_oss", "ernie4_5", "glm4", "lfm2"),
+                                         "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe",
+                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
+                                         "ernie4_5", "glm4", "lfm2"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -413,7 +439,8 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("arcee", "attention_bias", [](auto& config) { config.attention_output_bias = true; });
   refused("arcee", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
-  for (const char* arch : {"hunyuan_v1_dense", "seed_oss", "ernie4_5", "glm4", "lfm2"}) {
+  for (const char* arch :
+       {"hunyuan_v1_dense", "seed_oss", "ernie4_5", "ernie4_5_moe", "glm4", "glm4_moe", "lfm2", "lfm2_moe"}) {
     refused(arch, "rope_scaling", [](auto& config) { config.rope.kind = model::RopeKind::kLlama3; });
   }
   refused("ernie4_5", "attention_bias", [](auto& config) { config.attention_bias = true; });
@@ -437,6 +464,13 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("qwen3_moe", "norm_topk_prob", [](auto& config) { config.experts->normalised = false; });
   refused("olmoe", "norm_topk_prob", [](auto& config) { config.experts->normalised = true; });
   refused("qwen3_moe", "mlp_only_layers", [](auto& config) { config.experts->dense_blocks = {true, false}; });
+  refused("glm4_moe", "n_group", [](auto& config) { config.experts->groups = 2; });
+  refused("ernie4_5_moe", "moe_layer_interval", [](auto& config) { config.experts->dense_blocks = {false, true}; });
+  refused("ernie4_5_moe", "attention_bias", [](auto& config) { config.attention_bias = true; });
+  refused("lfm2_moe", "use_expert_bias", [](auto& config) { config.experts->choice_bias = false; });
+  refused("lfm2_moe", "routed_scaling_factor", [](auto& config) { config.experts->factor = 1.5; });
+  refused("lfm2_moe", "norm_topk_prob", [](auto& config) { config.experts->normalised = false; });
+  refused("lfm2_moe", "head_dim", [](auto& config) { config.head_dim = 8; });
   refused("qwen3_moe", "num_experts", [](auto& config) { config.experts.reset(); });
   refused("qwen3_moe", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("gpt_oss", "attention_bias",

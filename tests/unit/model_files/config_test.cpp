@@ -173,6 +173,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"shared_router_loss", "qwen3_5_moe_text", {{"output_router_logits", true}}, {"output_router_logits"}},
         BadConfig{
             "next_dense", "qwen3_next", {{"num_experts", 4}, {"mlp_only_layers", 1}}, {"mlp_only_layers", "a list"}},
+        BadConfig{
+            "uneven_groups", "glm4_moe", {{"n_routed_experts", 12}, {"n_group", 5}}, {"n_group", "12", "found 5"}},
+        BadConfig{"groups_of_one", "glm4_moe", {{"n_routed_experts", 12}, {"n_group", 12}}, {"n_group", "found 12"}},
+        BadConfig{"too_few_groups",
+                  "glm4_moe",
+                  {{"n_routed_experts", 12}, {"n_group", 4}, {"topk_group", 2}, {"num_experts_per_tok", 7}},
+                  {"topk_group", "7 experts", "2 with 3 each"}},
+        BadConfig{"more_groups_than_there_are",
+                  "glm4_moe",
+                  {{"n_routed_experts", 12}, {"n_group", 2}, {"topk_group", 3}},
+                  {"topk_group", "found 3"}},
+        BadConfig{"no_factor_of_shares", "glm4_moe", {{"routed_scaling_factor", 0.0}}, {"routed_scaling_factor"}},
+        BadConfig{"none_shared", "glm4_moe", {{"n_shared_experts", 0}}, {"n_shared_experts", "found 0"}},
+        BadConfig{"least_sum", "ernie4_5_moe", {{"moe_norm_min", 0.5}}, {"moe_norm_min", "0.5"}},
+        BadConfig{"head_bias", "ernie4_5_moe", {{"use_bias", true}}, {"use_bias", "head"}},
+        BadConfig{"no_interval", "ernie4_5_moe", {{"moe_layer_interval", 0}}, {"moe_layer_interval", "found 0"}},
+        BadConfig{"biased_convolution", "lfm2_moe", {{"conv_bias", true}}, {"conv_bias"}},
         BadConfig{"clipped", "olmoe", {{"clip_qkv", 8.0}}, {"clip_qkv", "capped"}},
         BadConfig{"no_logits", "granite", {{"logits_scaling", 0.0}}, {"logits_scaling", "found 0"}}),
     [](const auto& test_info) { return test_info.param.name; });

@@ -117,6 +117,31 @@ TEST(ExpertFactors, OfQwen2Moe_AreNamedAsTensorsAlone) {
                                                     "down_proj", "shared_expert_gate"}));
 }
 
+/// Of LFM2's neither; of GLM's and ERNIE's all names mean experts, and those that all share have no adapter.
+TEST(ExpertFactors, OfThoseThatABiasChooses_AreNamedAsInPeft) {
+  const auto config_of = [](const char* name) {
+    return *load_config(fs::path(RONDO_TEST_DATA) / "golden" / name / "model");
+  };
+  for (const char* name : {"glm4_moe", "ernie4_5_moe"}) {
+    LoraConfig lora;
+    ASSERT_TRUE(resolve_targets(config_of(name), "all", "", lora).ok()) << name;
+    EXPECT_EQ(lora.targets, (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"})) << name;
+    EXPECT_EQ(lora.parameters, (std::vector<std::string>{"gate.weight", "gate_up_proj", "down_proj"})) << name;
+  }
+  const ModelConfig lfm2 = config_of("lfm2_moe");
+  LoraConfig lora;
+  lora.rank = 2;
+  ASSERT_TRUE(resolve_targets(lfm2, "all", "", lora).ok());
+  EXPECT_TRUE(lora.parameters.empty());
+  EXPECT_EQ(lora.targets,
+            (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w3", "w2"}));
+  lora.parameters = {"experts.gate_up_proj"};
+  const std::vector<ExpertFactors> factors = expert_factors(lfm2, lora, 1);
+  ASSERT_EQ(factors.size(), 1U);
+  EXPECT_EQ(factors[0].a, "base_model.model.model.layers.1.feed_forward.experts.lora_A.weight");
+  EXPECT_EQ(weight_of_expert(lfm2, factors[0].tensor, 3, 1), "model.layers.1.feed_forward.experts.3.w3.weight");
+}
+
 TEST(ExpertFactors, Merged_AreInTheWeightsOfTheirExpert) {
   for (const bool stacked : {false, true}) {
     const ExpertCase c =

@@ -112,6 +112,15 @@ TEST(KnownModels, ParametersOfMixturesWithASharedExpert_AreThoseOfTheTextPart) {
   EXPECT_EQ(parameters_of(*known_model("Qwen/Qwen3-Next-80B-A3B-Instruct")), 79674391296U);
 }
 
+/// As transformers 5.23 counts, and the biases by which experts are chosen, which but for ERNIE's are no parameters
+/// there.
+TEST(KnownModels, ParametersOfMixturesThatABiasChooses_AreAsInTransformers) {
+  EXPECT_EQ(parameters_of(*known_model("zai-org/GLM-4.5-Air")), 106852245504U + 45U * 128U);
+  EXPECT_EQ(parameters_of(*known_model("zai-org/GLM-4.5")), 352797814784U + 89U * 160U);
+  EXPECT_EQ(parameters_of(*known_model("baidu/ERNIE-4.5-21B-A3B-PT")), 21825437888U);
+  EXPECT_EQ(parameters_of(*known_model("LiquidAI/LFM2-8B-A1B")), 8339929856U + 22U * 32U);
+}
+
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {
   for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
   for (const char* name :

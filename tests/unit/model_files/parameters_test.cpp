@@ -95,6 +95,7 @@ TEST(LinearModules, OfASharedExpert_AreThoseThatPeftAdapts) {
   ModelConfig config = small_qwen3();
   config.experts = {3, 2, 5, false, {}};
   config.experts->shared_width = 7;
+  config.experts->gates_shared = true;
   const auto names_of_mlp = [&] {
     std::vector<std::string> names;
     for (const LinearModule& module : linear_modules(config)) {

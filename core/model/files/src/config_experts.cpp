@@ -8,15 +8,38 @@
 namespace rondo::model {
 namespace {
 
-/// Either spelling of their number.
-std::string count_key(const Fields& fields, const ExpertTraits& traits) {
-  const std::string own(traits.count_key);
-  const std::string other = own == "num_experts" ? "num_local_experts" : "num_experts";
-  return !fields.has(own) && fields.has(other) ? other : own;
+/// The key's own name, or another that means the same where only that is there.
+std::string either(const Fields& fields, std::string_view own, std::string_view other) {
+  const std::string name(own);
+  return !fields.has(name) && fields.has(std::string(other)) ? std::string(other) : name;
 }
 
-/// Blocks with one MLP, where not all have experts.
-std::vector<bool> parse_dense_blocks(Fields& fields, std::uint32_t layers) {
+/// Either spelling of their number.
+std::string count_key(const Fields& fields, const ExpertTraits& traits) {
+  const bool local = traits.count_key == "num_experts" || traits.count_key == "n_routed_experts";
+  return either(fields, traits.count_key, local ? "num_local_experts" : "num_experts");
+}
+
+std::vector<bool> parse_ranged_blocks(Fields& fields, std::uint32_t layers) {
+  const std::uint32_t first = fields.integer("moe_layer_start_index", 0, kMaxLayers, 1);
+  const bool to_the_last = !fields.has("moe_layer_end_index") || fields.at("moe_layer_end_index") == -1;
+  const std::uint32_t last = to_the_last ? layers - 1 : fields.integer("moe_layer_end_index", 0, kMaxLayers);
+  const std::uint32_t interval = fields.integer("moe_layer_interval", 1, kMaxLayers, 1);
+  std::vector<bool> dense(layers);
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    dense[layer] = (layer + 1) % interval != 0 || layer < first || layer > last;
+  }
+  return dense;
+}
+
+std::vector<bool> parse_leading_blocks(Fields& fields, const ExpertTraits& traits, std::uint32_t layers) {
+  const std::uint32_t count = fields.integer(std::string(traits.leading_key), 0, kMaxLayers, traits.leading);
+  std::vector<bool> dense(layers);
+  std::fill_n(dense.begin(), std::min(count, layers), true);
+  return dense;
+}
+
+std::vector<bool> parse_stepped_blocks(Fields& fields, std::uint32_t layers) {
   const std::uint32_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers, 1);
   std::vector<bool> dense(layers, false);
   for (std::uint32_t layer = 0; layer < layers; ++layer) dense[layer] = (layer + 1) % step != 0;
@@ -31,7 +54,58 @@ std::vector<bool> parse_dense_blocks(Fields& fields, std::uint32_t layers) {
       }
     }
   }
+  return dense;
+}
+
+/// Blocks with one MLP, where not all have experts.
+std::vector<bool> parse_dense_blocks(Fields& fields, const ExpertTraits& traits, std::uint32_t layers) {
+  std::vector<bool> dense;
+  if (traits.mixtures == Mixtures::kStepped) dense = parse_stepped_blocks(fields, layers);
+  if (traits.mixtures == Mixtures::kRanged) dense = parse_ranged_blocks(fields, layers);
+  if (traits.mixtures == Mixtures::kBehind) dense = parse_leading_blocks(fields, traits, layers);
   return std::find(dense.begin(), dense.end(), true) == dense.end() ? std::vector<bool>() : dense;
+}
+
+/// How many times as wide as another expert the one is that all share.
+std::uint32_t shared_count(Fields& fields, const ExpertTraits& traits) {
+  constexpr std::uint32_t kMost = 64;
+  return fields.integer(std::string(traits.shared_count_key), traits.may_share_none ? 0 : 1, kMost,
+                        traits.shared_count);
+}
+
+/// Which experts a token goes to, and their shares.
+void parse_choice(Fields& fields, const ExpertTraits& traits, ExpertsConfig& experts) {
+  experts.normalised = traits.normalises_always || fields.flag("norm_topk_prob", traits.normalises);
+  const bool asks = !traits.choice_bias_key.empty();
+  experts.choice_bias =
+      !traits.choice_bias.empty() && (!asks || fields.flag(std::string(traits.choice_bias_key), true));
+  experts.sigmoid = traits.by_sigmoids;
+  experts.added = traits.added;
+  if (traits.mixtures == Mixtures::kRanged) {
+    if (fields.flag("use_bias", false)) {
+      fields.refuse("use_bias", "a bias of the head is not supported; expected false");
+    }
+    constexpr double kMostLeast = 1e-6;
+    const double least = fields.number("moe_norm_min", {0.0, 1.0}, 1e-12);
+    if (least > kMostLeast) {
+      fields.refuse("moe_norm_min", fmt::format("shares that do not sum to 1 are not supported; expected at most {}, "
+                                                "found {}",
+                                                kMostLeast, least));
+    }
+  }
+  if (!traits.by_sigmoids) return;
+  experts.factor = fields.number("routed_scaling_factor", {1e-3, 1e3}, 1.0);
+  if (!traits.in_groups) return;
+  experts.groups = fields.integer("n_group", 1, kMaxExperts, 1);
+  experts.chosen_groups = fields.integer("topk_group", 1, experts.groups, 1);
+  if (!fields.status().ok() || experts.groups == 1) return;
+  if (experts.count % experts.groups != 0 || experts.count < 2 * experts.groups) {
+    fields.refuse("n_group", fmt::format("expected groups of as many experts out of {}, two at least, found {}",
+                                         experts.count, experts.groups));
+  } else if (experts.choices > experts.count / experts.groups * experts.chosen_groups) {
+    fields.refuse("topk_group", fmt::format("expected groups with {} experts, found {} with {} each", experts.choices,
+                                            experts.chosen_groups, experts.count / experts.groups));
+  }
 }
 
 }  // namespace
@@ -59,11 +133,13 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     fields.refuse("router_jitter_noise", "noise before the routers is not supported; expected 0.0");
   }
   ExpertsConfig experts;
-  experts.count = fields.integer(count_key(fields, own), own.some_blocks ? 0 : 1, kMaxExperts, own.count);
-  experts.choices = fields.integer("num_experts_per_tok", 1, kMaxChoices, own.choices);
+  const std::uint32_t least = own.mixtures == Mixtures::kStepped ? 0 : 1;
+  const std::string choices_key = either(fields, own.choices_key, "num_experts_per_tok");
+  experts.count = fields.integer(count_key(fields, own), least, kMaxExperts, own.count);
+  experts.choices = fields.integer(choices_key, 1, kMaxChoices, own.choices);
   experts.width = own.width == 0 ? config.intermediate_size
                                  : fields.integer("moe_intermediate_size", 1, kMaxIntermediate, own.width);
-  experts.normalised = own.normalises_always || fields.flag("norm_topk_prob", own.normalises);
+  parse_choice(fields, own, experts);
   experts.biases = own.stacked;
   if (own.stacked) {
     experts.mxfp4 = fields.has("quantization_config");  // others are refused
@@ -72,13 +148,15 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   }
   if (own.shared_width != 0) {
     experts.shared_width = fields.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, own.shared_width);
-    experts.adapts_shared = own.adapts_shared;
+    experts.gates_shared = true;
   }
-  if (own.some_blocks) experts.dense_blocks = parse_dense_blocks(fields, config.num_layers);
+  experts.adapts_shared = own.adapts_shared;
+  if (!own.shared_count_key.empty()) experts.shared_width = shared_count(fields, own) * experts.width;
+  experts.dense_blocks = parse_dense_blocks(fields, own, config.num_layers);
   if (experts.count == 0 || !fields.status().ok()) return;
   if (experts.choices > experts.count) {
-    fields.refuse("num_experts_per_tok", fmt::format("expected at most as many as there are experts ({}), found {}",
-                                                     experts.count, experts.choices));
+    fields.refuse(choices_key, fmt::format("expected at most as many as there are experts ({}), found {}",
+                                           experts.count, experts.choices));
   }
   config.experts = std::move(experts);
 }

@@ -122,25 +122,60 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   out["logits_scaling"] = config.logits_scaling;
 }
 
+/// A range of blocks has experts, each so-many-th of them.
+void add_ranged_blocks(const std::vector<bool>& dense, std::uint32_t layers, OrderedJson& out) {
+  std::vector<std::uint32_t> mixtures;
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    if (dense.empty() || !dense[layer]) mixtures.push_back(layer);
+  }
+  const bool one = mixtures.size() == 1;
+  out["moe_layer_start_index"] = mixtures.empty() ? layers : mixtures.front();
+  out["moe_layer_end_index"] = mixtures.empty() ? layers - 1 : mixtures.back();
+  out["moe_layer_interval"] = mixtures.empty() || one ? 1 : mixtures[1] - mixtures[0];
+}
+
+void add_dense_blocks(const ExpertsConfig& experts, const ExpertTraits& traits, std::uint32_t layers,
+                      OrderedJson& out) {
+  const std::vector<bool>& dense = experts.dense_blocks;
+  if (traits.mixtures == Mixtures::kRanged) return add_ranged_blocks(dense, layers, out);
+  if (traits.mixtures == Mixtures::kBehind) {
+    out[std::string(traits.leading_key)] = std::count(dense.begin(), dense.end(), true);
+  }
+  if (traits.mixtures != Mixtures::kStepped) return;
+  out["decoder_sparse_step"] = 1;
+  out["mlp_only_layers"] = OrderedJson::array();
+  for (std::size_t layer = 0; layer < dense.size(); ++layer) {
+    if (dense[layer]) out["mlp_only_layers"].push_back(layer);
+  }
+}
+
 void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   if (!traits.experts) return;
   const ExpertsConfig experts = config.experts.value_or(ExpertsConfig{});
   out[std::string(traits.experts->count_key)] = experts.count;
-  if (config.experts) out["num_experts_per_tok"] = experts.choices;
+  if (config.experts) out[std::string(traits.experts->choices_key)] = experts.choices;
   if (config.experts && traits.experts->width != 0) out["moe_intermediate_size"] = experts.width;
-  if (experts.shared_width != 0) out["shared_expert_intermediate_size"] = experts.shared_width;
+  if (!traits.experts->shared_count_key.empty()) {
+    out[std::string(traits.experts->shared_count_key)] = experts.width == 0 ? 0 : experts.shared_width / experts.width;
+  } else if (experts.shared_width != 0) {
+    out["shared_expert_intermediate_size"] = experts.shared_width;
+  }
+  if (traits.experts->by_sigmoids) out["routed_scaling_factor"] = experts.factor;
+  if (const std::string_view key = traits.experts->choice_bias_key; !key.empty()) {
+    out[std::string(key)] = experts.choice_bias;
+  }
+  if (traits.experts->in_groups) {
+    out["n_group"] = experts.groups;
+    out["topk_group"] = experts.chosen_groups;
+  }
   if (!traits.experts->normalises_always) out["norm_topk_prob"] = experts.normalised;
   if (experts.clamped) {
     out["swiglu_alpha"] = experts.clamped->alpha;
     out["swiglu_limit"] = experts.clamped->limit;
     if (experts.mxfp4) out["quantization_config"] = {{"quant_method", "mxfp4"}};
   }
-  if (!traits.experts->some_blocks) return;
-  out["decoder_sparse_step"] = 1;
-  out["mlp_only_layers"] = OrderedJson::array();
-  for (std::size_t layer = 0; layer < experts.dense_blocks.size(); ++layer) {
-    if (experts.dense_blocks[layer]) out["mlp_only_layers"].push_back(layer);
-  }
+  add_dense_blocks(experts, *traits.experts, config.num_layers, out);
+  if (traits.predicts_ahead) out["num_nextn_predict_layers"] = 0;
 }
 
 void add_linear_attention(const ModelConfig& config, OrderedJson& out) {
@@ -204,6 +239,7 @@ std::string format_config(const ModelConfig& config) {
   if (traits.reads_qkv_bias) out["qkv_bias"] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
+  if (traits.reads_qk_norm) out["use_qk_norm"] = config.qk_norm == QkNorm::kHead;
   if (const auto& key = traits.output_bias_key; key && !key->empty()) {
     out[std::string(*key)] = config.attention_output_bias;
   }

@@ -140,9 +140,9 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
 
 /// LFM2's is two thirds of what the file says, times a factor, rounded up.
 std::uint32_t parse_intermediate(Fields& fields, const FamilyTraits& traits) {
-  const char* key = traits.short_convolution && fields.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+  const char* key = traits.adjusts_width && fields.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
   std::uint32_t size = fields.integer(key, 1, kMaxIntermediate, or_none(traits.intermediate_size));
-  if (!traits.short_convolution || !fields.flag("block_auto_adjust_ff_dim", true)) return size;
+  if (!traits.adjusts_width || !fields.flag("block_auto_adjust_ff_dim", true)) return size;
   size = 2 * size / 3;
   const std::uint32_t multiple = fields.integer("block_multiple_of", 1, kMaxIntermediate, 256);
   const char* factor = "block_ffn_dim_multiplier";
@@ -320,6 +320,7 @@ double parse_cap(Fields& fields, const char* key, double absent) {
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.norm_place = traits.norm_place;
   config.qk_norm = traits.qk_norm;
+  if (traits.reads_qk_norm && fields.flag("use_qk_norm", false)) config.qk_norm = QkNorm::kHead;
   config.norms_turned = traits.norms_turned;
   config.norms_add_one = traits.norms_add_one;
   config.scales_embedding_by_width = traits.is_gemma;

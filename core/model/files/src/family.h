@@ -26,21 +26,42 @@ enum class Windows {
 /// sliding_window when the key is absent, in tokens.
 inline constexpr std::uint32_t kDefaultWindow = 4096;
 
+/// Which blocks have experts: all, or as the file says.
+enum class Mixtures {
+  kEverywhere,
+  kStepped,  // decoder_sparse_step and mlp_only_layers
+  kRanged,   // moe_layer_start_index, moe_layer_end_index and moe_layer_interval
+  kBehind,   // those behind the first so many: ExpertTraits::leading_key
+};
+
 /// How a family with experts says how many there are; what has no number here must be in the file.
 struct ExpertTraits {
-  std::string_view count_key;      // num_experts or num_local_experts; the other one is let pass
+  std::string_view count_key;  // num_experts or num_local_experts; the other one is let pass
+  std::string_view choices_key = "num_experts_per_tok";
   std::uint32_t count = 0;         // when the key is absent
-  std::uint32_t choices = 0;       // num_experts_per_tok likewise
+  std::uint32_t choices = 0;       // likewise
   std::uint32_t width = 0;         // moe_intermediate_size likewise; 0: their width is intermediate_size
   bool normalises_always = false;  // else norm_topk_prob says so
   bool normalises = false;         // when that is absent
-  bool some_blocks = false;        // decoder_sparse_step and mlp_only_layers say which blocks have them
+  Mixtures mixtures = Mixtures::kEverywhere;
   bool numbered_weights = false;   // Mixtral's names of tensors
   bool stacked = false;            // GPT-OSS: of all experts one tensor, biases, a clamped activation
   bool in_linears = false;         // Granite: of all experts one tensor, input_linear and output_linear
   bool everywhere = false;         // no block has an MLP alone, and none is so wide as intermediate_size
   std::uint32_t shared_width = 0;  // shared_expert_intermediate_size when the key is absent; 0: there is no such expert
   bool adapts_shared = false;      // ExpertsConfig::adapts_shared
+  /// In the place of shared_width: it is so many times as wide as another, without a gate. Which key says so, how many
+  /// when it is absent, and whether there may be none.
+  std::string_view shared_count_key = {};
+  std::uint32_t shared_count = 0;
+  bool may_share_none = false;
+  std::string_view leading_key = {};      // of the blocks with one MLP each that come first
+  std::uint32_t leading = 0;              // when it is absent
+  std::string_view choice_bias = {};      // its name within the mixture; empty: there is none
+  std::string_view choice_bias_key = {};  // says whether it is there; empty: always
+  bool by_sigmoids = false;               // ExpertsConfig::sigmoid; routed_scaling_factor is read
+  bool in_groups = false;                 // n_group and topk_group are read
+  double added = 0.0;                     // ExpertsConfig::added
 };
 
 struct FamilyTraits {
@@ -85,6 +106,7 @@ struct FamilyTraits {
   bool linear_attention = false;   // in some blocks; the others' attention is gated
   bool joined_by_heads = false;    // LinearAttentionConfig::joined_by_heads
   bool short_convolution = false;  // in some blocks. LFM2's names of tensors and keys
+  bool adjusts_width = false;      // LFM2: an MLP's width is less than what the file says, unless that says otherwise
   bool reads_mlp_bias = false;
   bool gated_mlp = true;  // ModelConfig::gated_mlp
   Windows windows = Windows::kNone;
@@ -98,7 +120,11 @@ struct FamilyTraits {
   bool reads_multipliers = false;        // Granite's four
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
+  bool reads_qk_norm = false;  // `use_qk_norm` says whether there are norms of each head
   bool norms_turned = false;
+  /// What predicts the token after the next is passed over: one block more, or tensors whose names begin so.
+  bool predicts_ahead = false;
+  std::string_view ahead_prefix = {};
   std::optional<ExpertTraits> experts = std::nullopt;
   bool norms_add_one = false;   // they multiply by 1 + weight
   bool is_gemma = false;        // embeddings times sqrt(hidden_size), GELU

@@ -33,6 +33,25 @@ std::vector<bool> all_but_each(std::uint32_t interval, std::uint32_t layers) {
   return blocks;
 }
 
+void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelConfig& config) {
+  const ExpertTraits& own = *traits.experts;
+  ExpertsConfig& experts = config.experts.emplace();
+  experts.count = options.num_experts;
+  experts.choices = options.num_experts_per_tok;
+  experts.normalised = traits.family != Family::kOlmoe && traits.family != Family::kQwen2Moe;  // as in published ones
+  experts.choice_bias = !own.choice_bias.empty();
+  experts.width = config.intermediate_size;
+  if (own.width != 0) {
+    experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
+  }
+  if (own.shared_width != 0 || own.shared_count != 0) experts.shared_width = experts.width;  // likewise
+  if (own.leading != 0 && config.num_layers > 1) {
+    experts.dense_blocks.assign(config.num_layers, false);
+    experts.dense_blocks[0] = true;
+  }
+  if (own.everywhere) config.intermediate_size = 0;
+}
+
 ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits) {
   ModelConfig config;
   config.family = traits.family;
@@ -66,18 +85,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
       config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);
     }
   }
-  if (traits.experts) {
-    auto& experts = config.experts.emplace();
-    experts.count = options.num_experts;
-    experts.choices = options.num_experts_per_tok;
-    experts.normalised = traits.family != Family::kOlmoe && traits.family != Family::kQwen2Moe;  // as in published ones
-    experts.width = config.intermediate_size;
-    if (traits.experts->width != 0) {
-      experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
-    }
-    if (traits.experts->shared_width != 0) experts.shared_width = experts.width;  // as in published ones
-    if (traits.experts->everywhere) config.intermediate_size = 0;
-  }
+  if (traits.experts) add_experts(options, traits, config);
   if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
   if (traits.linear_attention) {
     const std::uint32_t size = std::min(config.head_dim, kMaxDeltaSize);
@@ -154,6 +162,7 @@ std::optional<float> same_number_of(ParameterKind kind, const ModelConfig& confi
     case ParameterKind::kRateBias:
       return 1.0F;
     case ParameterKind::kBias:
+    case ParameterKind::kChoiceBias:
       return 0.0F;
     default:
       return std::nullopt;
@@ -172,13 +181,17 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
   const std::vector<ParameterSpec> parameters = model_parameters(config);
   std::vector<TensorToWrite> tensors;
   tensors.reserve(parameters.size());
-  for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, config.weight_type, spec.shape});
+  const auto type_of = [&](const ParameterSpec& spec) {
+    return spec.kind == ParameterKind::kChoiceBias ? WeightType::kFloat32 : config.weight_type;
+  };
+  for (const ParameterSpec& spec : parameters) tensors.push_back({spec.name, type_of(spec), spec.shape});
   constexpr std::uint64_t kPiece = 1U << 23U;  // elements
-  const std::uint64_t element = weight_type_size(config.weight_type);
   std::vector<float> values;
   std::vector<std::byte> stored;
   const auto produce = [&](std::size_t index, const TensorSink& sink) {
     const ParameterSpec& spec = parameters[index];
+    const WeightType type = type_of(spec);
+    const std::uint64_t element = weight_type_size(type);
     const double deviation = spec.kind == ParameterKind::kRate ? 1.0 : config.initializer_range;
     const std::optional<float> same = same_number_of(spec.kind, config);
     for (std::uint64_t begin = 0; begin < spec.elements(); begin += kPiece) {
@@ -188,7 +201,7 @@ absl::Status write_weights(const InitOptions& options, const ModelConfig& config
         const std::span<float> part = std::span(values).subspan(first, count);
         if (!same) fill_normal(options.seed, spec.name, begin + first, deviation, part);
         if (spec.kind == ParameterKind::kRate) make_rates(part);
-        store_float32(part, config.weight_type, std::span(stored).subspan(first * element, count * element));
+        store_float32(part, type, std::span(stored).subspan(first * element, count * element));
       });
       RONDO_RETURN_IF_ERROR(sink(stored));
     }

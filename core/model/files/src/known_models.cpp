@@ -76,6 +76,10 @@ constexpr Row kRows[] = {
     {"Qwen/Qwen2-57B-A14B", "qwen2_moe", 3584, 18944, 28, 28, 4, 128, 151936, false, 131072, 1e6, 0, 0, 64, 8, 2560},
     {"Qwen/Qwen3-30B-A3B", "qwen3_moe", 2048, 6144, 48, 32, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 768},
     {"Qwen/Qwen3-235B-A22B", "qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 1536},
+    {"zai-org/GLM-4.5-Air", "glm4_moe", 4096, 10944, 46, 96, 8, 128, 151552, false, 131072, 1e6, 0, 0, 128, 8, 1408},
+    {"zai-org/GLM-4.5", "glm4_moe", 5120, 12288, 92, 96, 8, 128, 151552, false, 131072, 1e6, 0, 0, 160, 8, 1536},
+    {"baidu/ERNIE-4.5-21B-A3B-PT", "ernie4_5_moe", 2560, 12288, 28, 20, 4, 128, 103424, true, 131072, 5e5, 0, 0, 64, 6,
+     1536},
     {"mistralai/Mixtral-8x7B-v0.1", "mixtral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e6, 0, 0, 8, 2},
     {"allenai/OLMoE-1B-7B-0924", "olmoe", 2048, 1024, 16, 16, 16, 128, 50304, false, 4096, 1e4, 0, 0, 64, 8},
     {"openai/gpt-oss-20b", "gpt_oss", 2880, 2880, 24, 64, 8, 64, 201088, false, 131072, 1.5e5, 0, 128, 32, 4},
@@ -96,6 +100,7 @@ constexpr Row kRows[] = {
     {"LiquidAI/LFM2-350M", "lfm2", 1024, 4608, 16, 16, 8, 64, 65536, true, 128000, 1e6},
     {"LiquidAI/LFM2-700M", "lfm2", 1536, 6912, 16, 24, 8, 64, 65536, true, 128000, 1e6},
     {"LiquidAI/LFM2-1.2B", "lfm2", 2048, 8192, 16, 32, 8, 64, 65536, true, 128000, 1e6},
+    {"LiquidAI/LFM2-8B-A1B", "lfm2_moe", 2048, 7168, 24, 32, 8, 64, 65536, true, 128000, 1e6, 0, 0, 32, 4, 1792},
     {"HuggingFaceTB/SmolLM3-3B", "smollm3", 2048, 11008, 36, 16, 4, 128, 128256, true, 65536, 5e6},
     {"ibm-granite/granite-3.3-2b-instruct", "granite", 2048, 8192, 40, 32, 8, 64, 49159, true, 131072, 1e7},
     {"ibm-granite/granite-3.3-8b-instruct", "granite", 4096, 12800, 40, 32, 8, 128, 49159, true, 131072, 1e7},
@@ -146,7 +151,7 @@ std::string without_owner(const std::string& name) {
 
 bool has_large_epsilon(std::string_view type) {
   return type == "llama" || type == "mistral" || type == "ministral3" || type == "granite" || type == "mixtral" ||
-         type == "olmoe" || type == "gpt_oss" || type == "phi3";
+         type == "olmoe" || type == "gpt_oss" || type == "phi3" || type == "glm4_moe" || type == "ernie4_5_moe";
 }
 
 std::string config_text(const Row& row) {
@@ -167,9 +172,18 @@ std::string config_text(const Row& row) {
   if (std::string_view(row.type) == "lfm2") {
     text += R"(, "block_auto_adjust_ff_dim": false, "full_attn_idxs": [2, 5, 8, 10, 12, 14])";
   }
+  if (std::string_view(row.type) == "lfm2_moe") text += R"(, "full_attn_idxs": [2, 6, 10, 14, 18, 21])";
+  if (std::string_view(row.type) == "glm4_moe") {
+    const bool larger = row.experts == 160;  // GLM-4.5, not its Air
+    text += fmt::format(R"(, "attention_bias": true, "use_qk_norm": {}, "first_k_dense_replace": {},)"
+                        R"( "routed_scaling_factor": {})",
+                        larger, larger ? 3 : 1, larger ? 2.5 : 1.0);
+  }
   if (std::string_view(row.type) == "gpt_oss") text += R"(, "quantization_config": {"quant_method": "mxfp4"})";
   if (row.experts > 0) {
-    text += fmt::format(R"(, "num_experts": {}, "num_experts_per_tok": {})", row.experts, row.choices);
+    const bool glm = std::string_view(row.type) == "glm4_moe";
+    text += fmt::format(R"(, "{}": {}, "num_experts_per_tok": {})", glm ? "n_routed_experts" : "num_experts",
+                        row.experts, row.choices);
   }
   if (row.value_heads > 0) text += fmt::format(R"(, "linear_num_value_heads": {})", row.value_heads);
   if (row.width > 0 && row.value_heads > 0) {  // the one that all tokens share is as wide

@@ -96,6 +96,9 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
     matrix(one + names.down, hidden, width);
   }
   if (config.experts->biases) add_expert_biases(config, layer, out);
+  if (names.choice_bias != nullptr) {
+    out.push_back({prefix + "." + names.choice_bias, choice_bias_shape(config), ParameterKind::kChoiceBias, layer});
+  }
 }
 
 /// Of attention that is not linear, beside its linear layers.
@@ -154,7 +157,10 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
 
 bool is_passed_over(const ModelConfig& config, const std::string& name) {
   const auto in_name = [&](const char* module) { return name.find(module) != std::string::npos; };
-  if (traits_of(config.family).linear_attention && name.starts_with("mtp.")) return true;
+  const FamilyTraits& traits = traits_of(config.family);
+  if (traits.linear_attention && name.starts_with("mtp.")) return true;
+  if (!traits.ahead_prefix.empty() && name.starts_with(traits.ahead_prefix)) return true;
+  if (traits.predicts_ahead && name.starts_with(layer_prefix(config, config.num_layers))) return true;
   if (!config.text_part) return false;
   return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.");
 }
@@ -201,16 +207,41 @@ MlpNames mlp_names(const ModelConfig& config) {
 }
 
 ExpertNames expert_names(const ModelConfig& config) {
+  ExpertNames names;
   const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
-  if (traits && traits->numbered_weights) return {"block_sparse_moe", "gate", "w1", "w3", "w2"};
-  if (traits && traits->in_linears) return {"block_sparse_moe", "router.layer", "gate_proj", "up_proj", "down_proj"};
-  return {"mlp", traits && traits->stacked ? "router" : "gate", "gate_proj", "up_proj", "down_proj"};
+  if (!traits) return names;
+  if (traits->numbered_weights) {
+    names.module = "block_sparse_moe";
+    names.gate = "w1";
+    names.up = "w3";
+    names.down = "w2";
+  }
+  if (traits->stacked) names.router = "router";
+  if (traits->in_linears) {
+    names.module = "block_sparse_moe";
+    names.router = "router.layer";
+  }
+  if (config.short_convolution) {
+    names.module = "feed_forward";
+    names.gate = "w1";
+    names.up = "w3";
+    names.down = "w2";
+  }
+  if (!traits->shared_count_key.empty()) names.shared = "shared_experts";
+  if (config.experts && config.experts->choice_bias) names.choice_bias = traits->choice_bias.data();
+  return names;
+}
+
+std::vector<std::uint64_t> choice_bias_shape(const ModelConfig& config) {
+  const std::uint64_t count = config.experts->count;
+  if (traits_of(config.family).experts->mixtures == Mixtures::kRanged) return {1, count};
+  return {count};
 }
 
 MixtureInMemory mixture_in_memory(const ModelConfig& config) {
   const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
   if (traits && traits->in_linears) return {"block_sparse_moe", "router"};
-  return {"mlp", traits && traits->stacked ? "router" : "gate"};
+  return {config.short_convolution ? "feed_forward" : "mlp", traits && traits->stacked ? "router" : "gate"};
 }
 
 std::uint64_t ParameterSpec::elements() const {
@@ -272,7 +303,7 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   const std::uint64_t inner = mixture ? config.experts->shared_width : config.intermediate_size;
   const std::string mlp = mlp_path(config, layer) + ".";
   const MlpNames names = mlp_names(config);
-  const std::string prefix = mlp + (mixture ? "shared_expert." : "");
+  const std::string prefix = mlp + (mixture ? std::string(expert_names(config).shared) + "." : "");
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
     return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
   };
@@ -282,7 +313,9 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   if (config.fused_mlp) linears = {fused("gate_up_proj", linears)};
   linears.push_back(make(names.down, inner, hidden));
   for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;
-  if (mixture) linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
+  if (mixture && config.experts->gates_shared) {
+    linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
+  }
   return linears;
 }
 
@@ -309,6 +342,7 @@ const std::vector<std::string>& linear_module_names() {
     linear.linear_attention.emplace().blocks = {true};
     ModelConfig mixture = dense;
     mixture.experts.emplace().shared_width = 1;
+    mixture.experts->gates_shared = true;
     ModelConfig joined = linear;
     joined.linear_attention->joined_by_heads = true;
     ModelConfig convolution = dense;

@@ -80,11 +80,11 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
   keys.add("general.file_type", file_type(type));
 }
 
-void add_tensor(const std::string& name, const model::TensorView& view, TensorType type, const Interleaved& interleaved,
-                float offset, Draft& draft) {
+void add_tensor(const model::ModelConfig& config, const std::string& name, const model::TensorView& view,
+                TensorType type, const Interleaved& interleaved, float offset, Draft& draft) {
   std::vector<std::uint64_t> shape = view.shape;
   if (is_convolution_weight(name)) shape.erase(shape.begin() + 1);
-  if (is_stored_as_vector(name)) shape = {view.elements()};
+  if (is_stored_as_vector(config, name)) shape = {view.elements()};
   draft.tensors.push_back({name, shape, stays_wide(name) ? TensorType::kF32 : type_for(type, shape)});
   draft.sources.push_back({{&view}, interleaved, {}, offset, 1});
 }
@@ -217,14 +217,14 @@ absl::Status add_linear_factors(const model::ModelConfig& config, const model::L
     const std::string name_of_b = model::adapter_tensor_name(linear.path, 'B');
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
-    add_tensor(tensor_name(config, weight) + ".lora_a", *a, type, {}, 0, draft);
+    add_tensor(config, tensor_name(config, weight) + ".lora_a", *a, type, {}, 0, draft);
     const std::string name = tensor_name(config, weight) + ".lora_b";
     const auto found = std::ranges::find(joined, name_of_b, &model::JoinedTensor::name);
     if (found != joined.end()) {
       RONDO_RETURN_IF_ERROR(add_joined(*found, name, files, type, draft));
     } else {
       RONDO_ASSIGN_OR_RETURN(const model::TensorView* b, checked_tensor(files, name_of_b));
-      add_tensor(name, *b, type, interleaved_heads(config, weight), 0, draft);
+      add_tensor(config, name, *b, type, interleaved_heads(config, weight), 0, draft);
     }
     draft.sources.back().factor = alpha.factor_of(lora.scale_of(linear.path), lora.rank_of(linear.path));
   }
@@ -287,7 +287,7 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
       add_to_stack(*place, *view, type, draft);
       continue;
     }
-    add_tensor(tensor_name(config, spec.name), *view, type, interleaved_heads(config, spec.name),
+    add_tensor(config, tensor_name(config, spec.name), *view, type, interleaved_heads(config, spec.name),
                stored_offset(config, spec.name), draft);
   }
   return write_draft(draft, files, output);

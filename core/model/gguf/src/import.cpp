@@ -114,7 +114,7 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
     view.name = model_tensor_name(config, name).value_or(name);
     const Interleaved interleaved = interleaved_heads(config, view.name);
     view.shape = std::move(tensor.shape);
-    if (is_stored_as_vector(name) && view.shape.size() == 1) view.shape.insert(view.shape.begin(), 1);
+    if (is_stored_as_vector(config, name) && view.shape.size() == 1) view.shape.insert(view.shape.begin(), 1);
     if (is_convolution_weight(name) && view.shape.size() == 2) view.shape.insert(view.shape.begin() + 1, 1);
     const std::uint64_t rows = view.shape.front();
     const std::uint32_t heads = interleaved.heads;

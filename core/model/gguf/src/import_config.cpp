@@ -7,6 +7,7 @@
 #include <numbers>
 #include <utility>
 
+#include "import_experts.h"
 #include "key_reader.h"
 #include "names.h"
 #include "rondo/base/status.h"
@@ -80,11 +81,15 @@ void read_convolutions(KeyReader& keys, const std::string& prefix, model::ModelC
 
 void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
+  if (config.family == Family::kGlm4Moe) {  // the last ones predict further tokens
+    const std::uint32_t most = std::min(config.num_layers - 1, 1U);
+    config.num_layers -= keys.integer(prefix + "nextn_predict_layers", 0, most, 0);
+  }
   config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
   config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
   config.intermediate_size = keys.integer(prefix + "feed_forward_length", 1, kMaxSize);
   config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
-  if (config.family == Family::kLfm2) {
+  if (config.family == Family::kLfm2 || config.family == Family::kLfm2Moe) {
     read_convolutions(keys, prefix, config);
   } else {
     config.num_kv_heads = keys.integer(prefix + "attention.head_count_kv", 1, kMaxSize, config.num_heads);
@@ -94,7 +99,8 @@ void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
   for (const char* same : {"attention.value_length", "rope.dimension_count"}) {
     const std::uint32_t found = keys.integer(prefix + same, 1, kMaxSize, config.head_dim);
     if (found == config.head_dim) continue;
-    const bool turns_in_part = config.family == Family::kPhi3 || config.family == Family::kGlm4;
+    const bool turns_in_part =
+        config.family == Family::kPhi3 || config.family == Family::kGlm4 || config.family == Family::kGlm4Moe;
     if (turns_in_part && same == std::string_view("rope.dimension_count") && found < config.head_dim) {
       config.rope.turned_share = share_of(found, config.head_dim);
       continue;
@@ -174,41 +180,6 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
                 fmt::format("{} is not supported; supported: none, linear, yarn", name_in_quotes(kind)));
   }
   if (factor >= 1.0) rope.factor = factor;
-}
-
-/// Where files may leave it out.
-std::optional<std::uint32_t> width_of_experts(const model::ModelConfig& config) {
-  if (config.family != Family::kQwen2Moe || config.experts->choices == 0) return std::nullopt;
-  return config.intermediate_size / config.experts->choices;
-}
-
-/// Under llama's name they make a Mixtral.
-void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
-  const std::uint32_t count = keys.integer(prefix + "expert_count", 0, model::kMaxExperts, 0);
-  constexpr std::array kWanted = {Family::kQwen2Moe, Family::kQwen3Moe, Family::kOlmoe, Family::kGptOss,
-                                  Family::kGraniteMoe};
-  const bool wanted = std::ranges::count(kWanted, config.family) > 0;
-  if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
-  if (count != 0 && !wanted && config.family != Family::kLlama) {
-    keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
-  }
-  if (count == 0 || !keys.status().ok()) return;
-  if (config.family == Family::kLlama) config.family = Family::kMixtral;
-  model::ExpertsConfig& experts = config.experts.emplace();
-  experts.count = count;
-  experts.choices = keys.integer(prefix + "expert_used_count", 1, std::min(count, model::kMaxChoices));
-  experts.width = config.intermediate_size;
-  if (names_width_of_experts(config.family)) {
-    experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMaxSize, width_of_experts(config));
-  }
-  if (config.family == Family::kQwen2Moe) {
-    experts.shared_width =
-        keys.integer(prefix + "expert_shared_feed_forward_length", 1, kMaxSize, config.intermediate_size);
-  }
-  experts.normalised = normalises_shares(config.family);
-  if (config.family != Family::kGptOss) return;
-  config.intermediate_size = experts.width;  // all blocks have experts
-  experts.clamped.emplace();
 }
 
 /// Gemma 2's caps. Granite's factors; 0 counts as absent.
@@ -302,8 +273,9 @@ void read_features(const StoredFile& file, model::ModelConfig& config) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.experts->mxfp4 = has_experts_in_mxfp4(file, config);
   }
-  if (config.family == Family::kSeedOss || config.family == Family::kGlm4)
+  if (config.family == Family::kSeedOss || config.family == Family::kGlm4 || config.family == Family::kGlm4Moe)
     config.attention_bias = has("blk.0.attn_q.bias");
+  if (config.family == Family::kGlm4Moe && has("blk.0.attn_q_norm.weight")) config.qk_norm = model::QkNorm::kHead;
   if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || has_factors(config.family)) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;
@@ -337,10 +309,11 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 
 /// One of each architecture; what else a file says may make it another that shares the name.
 constexpr std::array kFamilies = {
-    Family::kLlama,   Family::kArcee,  Family::kMinistral3, Family::kQwen2,      Family::kQwen3,   Family::kSmolLm3,
-    Family::kGranite, Family::kOlmo2,  Family::kGemma,      Family::kGemma2,     Family::kGemma3,  Family::kQwen3Moe,
-    Family::kOlmoe,   Family::kGptOss, Family::kPhi3,       Family::kHunYuan,    Family::kExaone4, Family::kSeedOss,
-    Family::kErnie45, Family::kGlm4,   Family::kQwen2Moe,   Family::kGraniteMoe, Family::kLfm2};
+    Family::kLlama,      Family::kArcee,  Family::kMinistral3, Family::kQwen2,      Family::kQwen3,   Family::kSmolLm3,
+    Family::kGranite,    Family::kOlmo2,  Family::kGemma,      Family::kGemma2,     Family::kGemma3,  Family::kQwen3Moe,
+    Family::kOlmoe,      Family::kGptOss, Family::kPhi3,       Family::kHunYuan,    Family::kExaone4, Family::kSeedOss,
+    Family::kErnie45,    Family::kGlm4,   Family::kQwen2Moe,   Family::kGraniteMoe, Family::kLfm2,    Family::kGlm4Moe,
+    Family::kErnie45Moe, Family::kLfm2Moe};
 
 std::string architecture_names() {
   std::vector<std::string> names;

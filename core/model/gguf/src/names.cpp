@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <utility>
 
+#include "names_experts.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 
@@ -16,9 +16,6 @@ namespace {
 
 using model::Family;
 using model::RopeKind;
-
-constexpr std::string_view kLayers = "model.layers.";
-constexpr std::string_view kBlocks = "blk.";
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOutside = {
     {{"model.embed_tokens", "token_embd"},
@@ -46,7 +43,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks
      {"feed_forward.w2", "ffn_down"}}};
 
 /// Files name the MLP's norm for what stands before it.
-bool names_by_place(Family family) { return family == Family::kGptOss || family == Family::kSeedOss; }
+bool names_by_place(Family family) {
+  return family == Family::kGptOss || family == Family::kSeedOss || family == Family::kGlm4Moe;
+}
 
 /// Norms over the hidden size: their names follow from the place, not from the other name.
 std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const model::ModelConfig& config) {
@@ -57,24 +56,16 @@ std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const mo
            {norms.mlp_output, "post_ffw_norm"}}};
 }
 
-constexpr std::string_view kRouter = "ffn_gate_inp";
-
-/// A parameter by itself, where all others are a module's weight or bias.
-constexpr std::string_view kSinks = "self_attn.sinks";
-constexpr std::string_view kStoredSinks = "attn_sinks.weight";
-
-/// An expert's matrices, and what the tensors of all are called.
-std::array<std::pair<const char*, std::string_view>, 3> experts_in_blocks(const model::ModelConfig& config) {
-  const model::ExpertNames names = model::expert_names(config);
-  return {{{names.gate, "ffn_gate_exps"}, {names.up, "ffn_up_exps"}, {names.down, "ffn_down_exps"}}};
+/// Parameters by themselves, where all others are a module's weight or bias: pairs of theirs and ours.
+std::vector<std::pair<std::string, std::string_view>> own_parameters(const model::ModelConfig& config) {
+  std::vector<std::pair<std::string, std::string_view>> names;
+  if (config.attention_sinks) names.emplace_back("self_attn.sinks", "attn_sinks.weight");
+  if (config.experts && config.experts->choice_bias) {
+    const model::ExpertNames experts = model::expert_names(config);
+    names.emplace_back(fmt::format("{}.{}", experts.module, experts.choice_bias), "exp_probs_b.bias");
+  }
+  return names;
 }
-
-/// Of the expert that all tokens share: the gate of what it gives is a vector in files.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kSharedExpert = {
-    {{"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-     {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
-     {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
-     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"}}};
 
 /// Calls fn(theirs, ours) for what blocks have, until it says that it has found what it looks for.
 template <typename Fn>
@@ -94,25 +85,7 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
-  if (!config.experts) return;
-  const model::ExpertNames names = model::expert_names(config);
-  if (fn(std::string_view(fmt::format("{}.{}", names.module, names.router)), kRouter)) return;
-  for (const auto& [theirs, ours] : kSharedExpert) {
-    if (config.experts->shared_width != 0 && fn(theirs, ours)) return;
-  }
-  // Of their biases; a stack of matrices is no tensor of the model.
-  for (const auto& [theirs, ours] : experts_in_blocks(config)) {
-    if (fn(std::string_view(fmt::format("{}.experts.{}", names.module, theirs)), ours)) return;
-  }
-}
-
-/// Number of the block and what follows, of a name that goes on behind `start`; nothing where it is another's.
-std::optional<std::pair<std::string_view, std::string_view>> in_block(std::string_view name, std::string_view start) {
-  if (!name.starts_with(start)) return std::nullopt;
-  name.remove_prefix(start.size());
-  const std::size_t end = name.find('.');
-  if (end == std::string_view::npos) return std::nullopt;
-  return std::pair(name.substr(0, end), name.substr(end + 1));
+  if (config.experts) for_names_of_experts(config, fn);
 }
 
 /// mistral3's readers divide the attention factor by that which this multiplier of the logarithm gives, for which they
@@ -158,9 +131,6 @@ void add_scaling(const std::string& prefix, const model::ModelConfig& config, Ke
   if (rope.query_growth) keys.add(prefix + "attention.temperature_scale", static_cast<float>(rope.query_growth->rate));
 }
 
-/// A key of config.json and what is wrong with it.
-using Complaint = std::optional<std::pair<const char*, const char*>>;
-
 /// Layers that slide or do not rotate: readers know which from the architecture alone.
 Complaint complaint_of_layers(const model::ModelConfig& config) {
   const std::uint32_t pattern = window_pattern(config.family);
@@ -188,24 +158,11 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
   return {{"rope_parameters", "layers that slide have other rotary settings than in GGUF's readers"}};
 }
 
-Complaint complaint_of_experts(const model::ModelConfig& config) {
-  const bool mixture = config.family == Family::kQwen2Moe || config.family == Family::kQwen3Moe;
-  if (mixture && !config.experts) return {{"num_experts", "GGUF's readers want some"}};
-  if (!config.experts) return std::nullopt;
-  if (!config.experts->dense_blocks.empty()) {
-    return {{"mlp_only_layers", "GGUF's readers have experts in all layers of this architecture"}};
-  }
-  if (config.experts->clamped && config.experts->clamped != model::ClampedSwiglu{}) {
-    return {{"swiglu_limit", "GGUF's readers have 7, and an alpha of 1.702"}};
-  }
-  if (config.experts->normalised == normalises_shares(config.family)) return std::nullopt;
-  return {{"norm_topk_prob", "GGUF's readers take it the other way"}};
-}
-
 /// Readers pass over the tensor of llama3's scaling.
 bool divides_no_frequencies(Family family) {
   return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
-         family == Family::kGlm4 || family == Family::kLfm2;
+         family == Family::kErnie45Moe || family == Family::kGlm4 || family == Family::kGlm4Moe ||
+         family == Family::kLfm2 || family == Family::kLfm2Moe;
 }
 
 /// In config.json, of those that readers have.
@@ -224,6 +181,7 @@ bool has_no_biases(Family family) {
     case Family::kQwen2Moe:
     case Family::kSeedOss:
     case Family::kGlm4:
+    case Family::kGlm4Moe:
     case Family::kSmolLm3:
     case Family::kGranite:
     case Family::kGraniteMoe:
@@ -260,7 +218,7 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
     return {{key, "GGUF's readers cap scores and logits of this architecture"}};
   }
   if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
-  const bool derives_heads = olmo || qwen2_moe || config.family == Family::kLfm2;
+  const bool derives_heads = olmo || qwen2_moe || config.short_convolution.has_value();
   if (derives_heads && config.head_dim * config.num_heads != config.hidden_size) {
     return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
   }
@@ -321,6 +279,8 @@ std::string architecture_name(Family family) {
       return "arcee";
     case Family::kLfm2:
       return "lfm2";
+    case Family::kLfm2Moe:
+      return "lfm2moe";
     case Family::kMinistral3:
       return "mistral3";
     case Family::kQwen2:
@@ -335,6 +295,10 @@ std::string architecture_name(Family family) {
       return "ernie4_5";
     case Family::kGlm4:
       return "glm4";
+    case Family::kGlm4Moe:
+      return "glm4moe";
+    case Family::kErnie45Moe:
+      return "ernie4_5-moe";
     case Family::kSeedOss:
       return "seed_oss";
     case Family::kHunYuan:
@@ -443,25 +407,15 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
     const auto window = std::ranges::max_element(config.sliding_window);
     if (*window != 0) keys.add(prefix + "attention.sliding_window", *window);
   }
-  if (config.experts) {
-    keys.add(prefix + "expert_count", config.experts->count);
-    keys.add(prefix + "expert_used_count", config.experts->choices);
-    if (names_width_of_experts(config.family)) keys.add(prefix + "expert_feed_forward_length", config.experts->width);
-    if (config.experts->shared_width != 0) {
-      keys.add(prefix + "expert_shared_feed_forward_length", config.experts->shared_width);
-    }
-  }
+  add_expert_keys(prefix, config, keys);
   keys.add(prefix + "vocab_size", config.vocab_size);
-}
-
-bool names_width_of_experts(Family family) {
-  return family == Family::kQwen2Moe || family == Family::kQwen3Moe || family == Family::kGptOss;
 }
 
 std::string tensor_name(const model::ModelConfig& config, const std::string& of_model) {
   const std::string name = model::name_in_text_model(of_model);
-  if (const auto place = in_block(name, kLayers); place && place->second == kSinks) {
-    return fmt::format("{}{}.{}", kBlocks, place->first, kStoredSinks);
+  const auto place = in_block(name, kLayers);
+  for (const auto& [theirs, ours] : own_parameters(config)) {
+    if (place && place->second == theirs) return fmt::format("{}{}.{}", kBlocks, place->first, ours);
   }
   const std::size_t dot = name.rfind('.');
   const std::string_view module = std::string_view(name).substr(0, dot);
@@ -481,8 +435,12 @@ std::string tensor_name(const model::ModelConfig& config, const std::string& of_
 }
 
 std::optional<std::string> model_tensor_name(const model::ModelConfig& config, const std::string& name) {
-  if (const auto place = in_block(name, kBlocks); place && config.attention_sinks && place->second == kStoredSinks) {
-    return fmt::format("{}{}.{}", kLayers, place->first, kSinks);
+  const auto place = in_block(name, kBlocks);
+  for (const auto& [theirs, ours] : own_parameters(config)) {
+    if (place && place->second == ours) return fmt::format("{}{}.{}", kLayers, place->first, theirs);
+  }
+  if (place && config.family == Family::kGlm4Moe && place->second.starts_with("nextn.")) {
+    return fmt::format("{}{}.{}", kLayers, place->first, place->second);  // of the block that is passed over
   }
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos) return std::nullopt;
@@ -504,45 +462,11 @@ std::optional<std::string> model_tensor_name(const model::ModelConfig& config, c
   return out;
 }
 
-std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& name) {
-  if (!config.experts) return std::nullopt;
-  const auto place = in_block(name, kLayers);
-  const std::string start = std::string(model::expert_names(config).module) + ".experts.";
-  if (!place) return std::nullopt;
-  const auto expert = in_block(place->second, start);
-  if (!expert) return std::nullopt;
-  for (const auto& [theirs, ours] : experts_in_blocks(config)) {
-    if (expert->second != std::string(theirs) + ".weight") continue;
-    std::uint32_t number = 0;
-    std::from_chars(expert->first.data(), expert->first.data() + expert->first.size(), number);
-    return Stacked{fmt::format("{}{}.{}.weight", kBlocks, place->first, ours), number};
-  }
-  return std::nullopt;
-}
-
-std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, const std::string& name) {
-  std::vector<std::string> names;
-  const auto place = in_block(name, kBlocks);
-  if (!config.experts || !place) return names;
-  for (const auto& [theirs, ours] : experts_in_blocks(config)) {
-    if (place->second != std::string(ours) + ".weight") continue;
-    for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
-      names.push_back(fmt::format("{}{}.{}.experts.{}.{}.weight", kLayers, place->first,
-                                  model::expert_names(config).module, expert, theirs));
-    }
-  }
-  return names;
-}
-
 bool is_convolution_weight(const std::string& name) { return name.ends_with(".shortconv.conv.weight"); }
 
 bool stays_wide(const std::string& name) {
   return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias") || is_convolution_weight(name);
 }
-
-bool is_stored_as_vector(const std::string& name) { return name.ends_with(".ffn_gate_inp_shexp.weight"); }
-
-bool normalises_shares(model::Family family) { return family != Family::kOlmoe && family != Family::kQwen2Moe; }
 
 float stored_offset(const model::ModelConfig& config, const std::string& name) {
   return config.norms_add_one && name.ends_with("norm.weight") ? 1.0F : 0.0F;
@@ -550,7 +474,7 @@ float stored_offset(const model::ModelConfig& config, const std::string& name) {
 
 Interleaved interleaved_heads(const model::ModelConfig& config, const std::string& name) {
   const std::string architecture = architecture_name(config.family);
-  constexpr std::array<std::string_view, 8> kNeighbours = {"llama",    "arcee",   "ernie4_5", "glm4",
+  constexpr std::array<std::string_view, 9> kNeighbours = {"llama",    "arcee",   "ernie4_5", "ernie4_5-moe", "glm4",
                                                            "mistral3", "smollm3", "granite",  "granitemoe"};
   if (std::ranges::count(kNeighbours, architecture) == 0) return {};
   const std::uint32_t turned = model::turned_channels(config, config.rope);

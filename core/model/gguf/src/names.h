@@ -14,7 +14,7 @@ namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for
 /// OLMo 3), gemma, gemma2, gemma3, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss,
-/// ernie4_5, glm4, lfm2.
+/// ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2, lfm2moe.
 std::string architecture_name(model::Family family);
 
 /// Files say what embeddings, scores, residuals and logits are multiplied by.
@@ -84,11 +84,18 @@ bool is_convolution_weight(const std::string& name);
 /// Writers keep it in fp32 whatever the others are in: a router, biases of experts, a convolution.
 bool stays_wide(const std::string& name);
 
-/// A matrix of one row, which files have without that dimension: the gate of the expert that all tokens share.
-bool is_stored_as_vector(const std::string& name);
+/// A matrix of one row, which files have without that dimension: the gate of the expert that all tokens share, and of
+/// ERNIE 4.5 the bias by which experts are chosen.
+bool is_stored_as_vector(const model::ModelConfig& config, const std::string& name);
 
-/// Whether shares of experts sum to 1, which readers know from the architecture.
+/// Files say whether shares of experts sum to 1, and what they are multiplied by.
+bool names_shares(model::Family family);
+
+/// Whether shares sum to 1 in the others, which readers know from the architecture.
 bool normalises_shares(model::Family family);
+
+/// expert_gating_func: scores of experts are sigmoids of logits.
+inline constexpr std::uint32_t kSigmoids = 2;
 
 /// What a tensor's numbers have more in a file than in a model: Gemma's norms are stored with the one that they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);

@@ -43,11 +43,13 @@ TensorId record_inner(Recorder& recorder, LinearRecorder& linears, const LayerPa
   return recorder.gated_activation(gate, up, activation_of(config));
 }
 
-/// What all tokens go through, times the sigmoid of a gate: as an expert alone among its kind.
+/// What all tokens go through, perhaps times the sigmoid of a gate: as an expert alone among its kind.
 TensorId record_shared_expert(Recorder& recorder, LinearRecorder& linears, const LayerParts& parts, TensorId normed,
                               Residual residual, const ModelConfig& config) {
   const TensorId inner = record_inner(recorder, linears, parts, normed, config);
-  const TensorId down = linears.record(parts.linears[2], inner, {}, {recorder.tokens(), config.hidden_size});
+  const devices::Shape outer = {recorder.tokens(), config.hidden_size};
+  if (!config.experts->gates_shared) return linears.record(parts.linears[2], inner, residual, outer);
+  const TensorId down = linears.record(parts.linears[2], inner, {}, outer);
   const TensorId gate = linears.record(parts.linears[3], normed, {}, {recorder.tokens(), 1});
   const Recorder::Routed all = recorder.route(gate, 1, {.sigmoid = true});
   return recorder.combine(down, all, residual.addend, residual.factor);
@@ -122,7 +124,17 @@ TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorde
   const ExpertsConfig& experts = *config.experts;
   const ExpertParts& own = *parts.experts;
   const TensorId logits = record_router(recorder, weights, own, normed, config);
-  const Recorder::Routed routed = recorder.route(logits, experts.choices, {experts.normalised});
+  std::optional<TensorId> choice_bias;
+  if (own.choice_bias) choice_bias = weights.get(*own.choice_bias, {experts.count});
+  const Recorder::Routed routed = recorder.route(logits, experts.choices,
+                                                 {.normalised = experts.normalised,
+                                                  .sigmoid = experts.sigmoid,
+                                                  .has_bias = choice_bias.has_value(),
+                                                  .factor = static_cast<float>(experts.factor),
+                                                  .added = static_cast<float>(experts.added),
+                                                  .groups = static_cast<std::int32_t>(experts.groups),
+                                                  .chosen_groups = static_cast<std::int32_t>(experts.chosen_groups)},
+                                                 choice_bias);
   ExpertRecorder each(recorder, weights, routed, config);
   const TensorId sent = recorder.dispatch(normed, routed);
   const TensorId gate = each.product(sent, own.gate, experts.width, "gate");

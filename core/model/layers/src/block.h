@@ -43,6 +43,7 @@ struct ExpertLinears {
 struct ExpertParts {
   std::uint32_t router = 0;
   std::optional<std::uint32_t> router_bias;
+  std::optional<std::uint32_t> choice_bias;
   std::optional<ExpertAdapter> router_adapter;  // a [rank, in], b [E, rank]
   ExpertLinears gate, up, down;
 };
@@ -59,7 +60,8 @@ struct LinearAttentionParts {
 struct LayerParts {
   std::vector<Parameter> parameters;
   /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; convolution: b, c, x, out; MLP:
-  /// [gate,] up, down, and where that is the one that all tokens share beside experts, the gate of what it gives.
+  /// [gate,] up, down, and where that is the one that all tokens share beside experts, perhaps the gate of what it
+  /// gives.
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights

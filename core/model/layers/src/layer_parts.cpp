@@ -76,6 +76,12 @@ void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config)
     parts.up.weights.push_back(matrix_of_expert(one + names.up, width, hidden));
     parts.down.weights.push_back(matrix_of_expert(one + names.down, hidden, width));
   }
+  if (names.choice_bias != nullptr) {
+    const std::vector<std::uint64_t> shape = choice_bias_shape(config);
+    parts.choice_bias =
+        add(module + "." + names.choice_bias, devices::Shape(shape.begin(), shape.end()), WeightKind::kChoiceBias);
+    parts_.parameters.back().trained = false;
+  }
   if (method_.lora) expert_adapters(config, parts);
   if (!config.experts->biases) return;
   const auto bias = [&](const std::string& name, const devices::Shape& shape) {

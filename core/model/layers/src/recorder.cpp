@@ -276,7 +276,8 @@ TensorId Recorder::select_last(TensorId x) {
   return y;
 }
 
-Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, const devices::RouteAttributes& attributes) {
+Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, const devices::RouteAttributes& attributes,
+                                 std::optional<TensorId> bias) {
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
   const Shape shape = {tokens(), choices};
   const Shape ends = {graph_.tensors[logits].shape[1] + 1};
@@ -286,6 +287,7 @@ Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, const de
   const TensorId offsets = tensor("offsets", ends, DType::kInt32, TensorRole::kScratch);
   Op& op = append(OpKind::kRoute, attributes);
   op.reads = {logits, bounds};
+  if (bias) op.reads.push_back(*bias);
   op.writes = {shares, experts, rows, offsets};
   return {shares, rows, offsets};
 }

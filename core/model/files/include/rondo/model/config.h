@@ -35,6 +35,8 @@ enum class Family {
   kMixtral,
   kQwen2Moe,
   kGraniteMoe,
+  kGlm4Moe,
+  kErnie45Moe,
   kQwen3Moe,
   kOlmoe,
   kGptOss,
@@ -42,7 +44,8 @@ enum class Family {
   kQwen35,
   kQwen35Moe,
   kQwen3Next,
-  kLfm2
+  kLfm2,
+  kLfm2Moe
 };
 enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
@@ -104,10 +107,18 @@ struct ExpertsConfig {
   bool biases = false;             // on router and experts
   std::optional<ClampedSwiglu> clamped = std::nullopt;
   bool mxfp4 = false;  // their matrices were published in MXFP4, and files have them so
-  /// Of an MLP that every token goes through besides, times the sigmoid of a gate; 0: there is none.
+  /// Of an MLP that every token goes through besides; 0: there is none.
   std::uint32_t shared_width = 0;
+  bool gates_shared = false;  // what that gives is times the sigmoid of a gate
   /// That MLP's layers may have adapters; else PEFT takes their names for those of the experts.
   bool adapts_shared = false;
+  /// Those are chosen whose scores, with a bias that nothing else reads and nothing trains, are the largest.
+  bool choice_bias = false;
+  bool sigmoid = false;             // scores are sigmoids of logits, else softmax of all
+  double factor = 1.0;              // of the shares
+  double added = 0.0;               // to the sum of scores that normalised ones are divided by
+  std::uint32_t groups = 1;         // of experts
+  std::uint32_t chosen_groups = 1;  // whose experts alone may be chosen
 };
 
 /// Attention by the gated delta rule (devices::OpKind::kDeltaRule), whose state has one size however long a sequence

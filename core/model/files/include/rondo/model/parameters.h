@@ -15,7 +15,9 @@
 //     (of Granite's mixtures block_sparse_moe, whose router is router.layer)
 //     and of the one that all tokens share, of width S:
 //   model.layers.N.mlp.shared_expert.{gate,up}_proj.weight [S, C], .down_proj.weight [C, S], .shared_expert_gate.weight
-//     [1, C]
+//     [1, C], or without a gate .shared_experts.{gate,up,down}_proj.weight
+//   model.layers.N.mlp.gate.e_score_correction_bias [E] (GLM 4), .mlp.moe_statics.e_score_correction_bias [1, E]
+//     (ERNIE 4.5) or model.layers.N.feed_forward.expert_bias [E] (LFM2), by which experts are chosen
 //   (rows of q and k: see paired_rows.h; where they are fused, see fused_linears.h, files have one tensor for q, k and
 //   v and one for gate and up) model.layers.N.self_attn.sinks [num_heads] where attention is gated, self_attn.q_proj is
 //   two parts, see fused_linears.h: query_proj and gate_proj [Q, C] where it is linear, k, v heads of keys and values
@@ -48,8 +50,19 @@
 namespace rondo::model {
 
 /// kGain: of a norm that multiplies by its weight even where the model's others add one. kRate, kRateBias: A_log and
-/// dt_bias of linear attention.
-enum class ParameterKind { kEmbedding, kMatrix, kNorm, kBias, kSink, kConvolution, kRate, kRateBias, kGain };
+/// dt_bias of linear attention. kChoiceBias: by which experts are chosen; it is fp32 and never trained.
+enum class ParameterKind {
+  kEmbedding,
+  kMatrix,
+  kNorm,
+  kBias,
+  kSink,
+  kConvolution,
+  kRate,
+  kRateBias,
+  kGain,
+  kChoiceBias
+};
 
 struct ParameterSpec {
   std::string name;
@@ -100,15 +113,21 @@ struct MlpNames {
 };
 MlpNames mlp_names(const ModelConfig& config);
 
-/// What the mixture of a block is called: "mlp", its router and its experts' three matrices.
+/// What the mixture of a block is called, its router and its experts' three matrices, what all share, and the bias by
+/// which experts are chosen; null where there is none.
 struct ExpertNames {
-  const char* module;
-  const char* router;
-  const char* gate;
-  const char* up;
-  const char* down;
+  const char* module = "mlp";
+  const char* router = "gate";
+  const char* gate = "gate_proj";
+  const char* up = "up_proj";
+  const char* down = "down_proj";
+  const char* shared = "shared_expert";
+  const char* choice_bias = nullptr;
 };
 ExpertNames expert_names(const ModelConfig& config);
+
+/// Of the bias by which experts are chosen. REQUIRES: there is one.
+std::vector<std::uint64_t> choice_bias_shape(const ModelConfig& config);
 
 /// What transformers, and with it adapters, call a mixture and its router, whatever files call them.
 struct MixtureInMemory {

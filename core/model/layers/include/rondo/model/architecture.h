@@ -53,7 +53,8 @@ struct MethodSpec {
   bool trains_end(const char* module) const;
 };
 
-/// kConvolution, kRate, kRateBias: conv1d, A_log and dt_bias of linear attention.
+/// kConvolution, kRate, kRateBias: conv1d, A_log and dt_bias of linear attention. kChoiceBias: by which experts are
+/// chosen, never trained.
 enum class WeightKind : std::uint8_t {
   kMatrix,
   kEmbedding,
@@ -65,7 +66,8 @@ enum class WeightKind : std::uint8_t {
   kMagnitude,
   kConvolution,
   kRate,
-  kRateBias
+  kRateBias,
+  kChoiceBias
 };
 
 struct Parameter {
@@ -82,9 +84,10 @@ struct Parameter {
     return kind != WeightKind::kNorm && kind != WeightKind::kBias && kind != WeightKind::kRateBias;
   }
   /// In fp32 whatever the others are in: a magnitude scales a whole row, a rate all that a head remembers, and their
-  /// errors would not cancel out.
+  /// errors would not cancel out; by small differences of a bias experts are chosen.
   bool wide() const {
-    return kind == WeightKind::kMagnitude || kind == WeightKind::kRate || kind == WeightKind::kRateBias;
+    return kind == WeightKind::kMagnitude || kind == WeightKind::kRate || kind == WeightKind::kRateBias ||
+           kind == WeightKind::kChoiceBias;
   }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
   Bytes bytes(devices::DType dtype) const {

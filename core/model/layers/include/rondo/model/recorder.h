@@ -108,7 +108,9 @@ class Recorder {
     TensorId offsets;  // int32 [E + 1]
   };
   /// By logits [T, E].
-  Routed route(TensorId logits, std::int64_t choices, const devices::RouteAttributes& attributes);
+  /// `bias`: where the attributes say so.
+  Routed route(TensorId logits, std::int64_t choices, const devices::RouteAttributes& attributes,
+               std::optional<TensorId> bias = std::nullopt);
   /// x [T, C] as the experts read it, [k T, C].
   TensorId dispatch(TensorId x, const Routed& routed);
   /// y [k T, N], of each expert's rows of x by its w [N, K]. Encoded ones are all expanded for it.

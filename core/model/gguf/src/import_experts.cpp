@@ -1,0 +1,101 @@
+// See import_experts.h.
+#include "import_experts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "names.h"
+#include "names_experts.h"
+
+namespace rondo::gguf {
+namespace {
+
+using model::Family;
+
+constexpr std::uint32_t kMostOfAKind = 1U << 24U;
+
+/// Where files may leave it out.
+std::optional<std::uint32_t> width_of_experts(const model::ModelConfig& config) {
+  if (config.family != Family::kQwen2Moe || config.experts->choices == 0) return std::nullopt;
+  return config.intermediate_size / config.experts->choices;
+}
+
+void read_shared_expert(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  model::ExpertsConfig& experts = *config.experts;
+  if (config.family == Family::kQwen2Moe) {
+    experts.shared_width =
+        keys.integer(prefix + "expert_shared_feed_forward_length", 1, kMostOfAKind, config.intermediate_size);
+  }
+  if (!counts_shared_experts(config.family)) return;
+  constexpr std::uint32_t kMost = 64;
+  const bool ernie = config.family == Family::kErnie45Moe;  // of which there may be none
+  experts.shared_width = experts.width * keys.integer(prefix + "expert_shared_count", ernie ? 0 : 1, kMost);
+  if (!ernie) return;
+  const std::string key = prefix + "expert_shared_feed_forward_length";
+  const std::uint32_t width = keys.integer(key, 0, kMostOfAKind, experts.shared_width);
+  if (width == experts.shared_width) return;
+  keys.refuse(key,
+              fmt::format("expected {}, that of expert_shared_count experts, found {}", experts.shared_width, width));
+}
+
+/// Which experts are chosen, and their shares.
+void read_choice(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  model::ExpertsConfig& experts = *config.experts;
+  experts.normalised = normalises_shares(config.family);
+  if (names_scores(config.family)) {
+    const std::string key = prefix + "expert_gating_func";
+    const std::uint32_t kind = keys.integer(key, 0, kMostOfAKind, kSigmoids);
+    experts.choice_bias = true;
+    if (kind != kSigmoids) keys.refuse(key, fmt::format("expected {}, sigmoids, found {}", kSigmoids, kind));
+  }
+  if (!names_shares(config.family)) return;
+  experts.normalised = keys.flag(prefix + "expert_weights_norm", false);
+  const double factor = keys.number(prefix + "expert_weights_scale", 0.0, 1e3, 0.0);
+  experts.factor = factor == 0.0 ? 1.0 : factor;  // 0 counts as absent
+  for (const char* groups : {"expert_group_count", "expert_group_used_count"}) {
+    if (keys.integer(prefix + groups, 0, kMostOfAKind, 1) > 1) {
+      keys.refuse(prefix + groups, "groups of experts are not supported in files; expected 1");
+    }
+  }
+}
+
+}  // namespace
+
+void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  const std::uint32_t count = keys.integer(prefix + "expert_count", 0, model::kMaxExperts, 0);
+  constexpr std::array kWanted = {Family::kQwen2Moe,   Family::kQwen3Moe, Family::kOlmoe,      Family::kGptOss,
+                                  Family::kGraniteMoe, Family::kGlm4Moe,  Family::kErnie45Moe, Family::kLfm2Moe};
+  const bool wanted = std::ranges::count(kWanted, config.family) > 0;
+  if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
+  if (count != 0 && !wanted && config.family != Family::kLlama) {
+    keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
+  }
+  if (count == 0 || !keys.status().ok()) return;
+  if (config.family == Family::kLlama) config.family = Family::kMixtral;
+  model::ExpertsConfig& experts = config.experts.emplace();
+  experts.count = count;
+  experts.choices = keys.integer(prefix + "expert_used_count", 1, std::min(count, model::kMaxChoices));
+  experts.width = config.intermediate_size;
+  if (names_width_of_experts(config.family)) {
+    experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMostOfAKind, width_of_experts(config));
+  }
+  read_shared_expert(keys, prefix, config);
+  read_choice(keys, prefix, config);
+  if (counts_leading_blocks(config.family)) {
+    const std::uint32_t leading = keys.integer(prefix + "leading_dense_block_count", 0, config.num_layers, 0);
+    experts.dense_blocks.assign(config.num_layers, false);
+    std::fill_n(experts.dense_blocks.begin(), leading, true);
+  }
+  if (config.family == Family::kErnie45Moe &&
+      keys.integer(prefix + "interleave_moe_layer_step", 0, kMostOfAKind, 1) > 1) {
+    keys.refuse(prefix + "interleave_moe_layer_step",
+                "layers without experts behind others are not supported; expected 1");
+  }
+  if (config.family != Family::kGptOss) return;
+  config.intermediate_size = experts.width;  // all blocks have experts
+  experts.clamped.emplace();
+}
+
+}  // namespace rondo::gguf
