@@ -138,9 +138,12 @@ TEST(Plan, AdaptersOfExperts_AreNamedWithTheirSize) {
   EXPECT_THAT(text, AllOf(HasSubstr(fmt::format("{:.4g} M", experts)), HasSubstr("q_proj,k_proj,v_proj,o_proj")));
   EXPECT_THAT(json_of(plan({"--json", "--lora_target=q_proj", "--host_memory_limit=400GiB"}))["advice"].dump(),
               Not(HasSubstr("experts")));
-  const Outcome narrow = plan({"--host_memory_limit=40GiB"});
+  const Outcome narrow = plan({"--host_memory_limit=40GiB"});  // in which the weights alone have no room
   EXPECT_EQ(narrow.status, 1);
-  EXPECT_THAT(narrow.err, AllOf(HasSubstr("host memory"), HasSubstr("lora_target: q_proj,k_proj,v_proj,o_proj")));
+  EXPECT_THAT(narrow.err, AllOf(HasSubstr("host memory"), HasSubstr("quantization_bit: 8 or 4")));
+  const Outcome coded = plan({"--host_memory_limit=20GiB", "--quantization_bit=4"});
+  EXPECT_EQ(coded.status, 1);
+  EXPECT_THAT(coded.err, AllOf(HasSubstr("host memory"), HasSubstr("lora_target: q_proj,k_proj,v_proj,o_proj")));
 }
 
 }  // namespace

@@ -107,9 +107,12 @@ def plain_name(name):
 
 
 def trained_tensors(model, value=lambda parameter: parameter):
-    """By the names in files."""
-    return {name: part.detach().clone() for n, p in model.named_parameters() if p.requires_grad and value(p) is not None
-            for name, part in in_files(model.config, plain_name(n), value(p))}
+    """By the names in files; without the biases that transformers counts among a loaded model's trained parameters and
+    that never have a gradient."""
+    trained = {n: value(p) for n, p in model.named_parameters()
+               if p.requires_grad and not n.endswith(families.CHOICE_BIASES)}
+    return {name: part.detach().clone() for n, tensor in trained.items() if tensor is not None
+            for name, part in in_files(model.config, plain_name(n), tensor)}
 
 
 def update_of(final, initial):
