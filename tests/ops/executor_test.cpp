@@ -64,6 +64,18 @@ TEST_F(CpuExecutorTest, ProductsOfSeveralPrograms_ArePreparedOnce) {
   EXPECT_EQ(prepared(), before);
 }
 
+TEST_F(CpuExecutorTest, Programs_AreCountedWhileTheyAreThere) {
+  const OpCase op_case = description_of("MatMul").make(DType::kFloat32, Scale::kOdd);
+  const auto counted = [] { return host_memory_account()[kPrograms].now; };
+  const Bytes before = counted();
+  {
+    const auto program = executor_.compile(op_case.list, plan_arena(op_case.list));
+    ASSERT_EQ(program.status(), absl::OkStatus());
+    EXPECT_GT(counted(), before);
+  }
+  EXPECT_EQ(counted(), before);
+}
+
 TEST_F(CpuExecutorTest, MissingTensor_IsRefusedByName) {
   const OpCase op_case = description_of("MatMul").make(DType::kFloat32, Scale::kOdd);
   auto memory = CaseMemory::make(op_case, 1);

@@ -17,10 +17,10 @@ namespace {
 
 /// What a process comes to hold beside all that is planned: stacks, heaps.
 constexpr Bytes kThreadsAndCaches = 768_KiB;
-/// The same for each device that computes with the processor, its programs among it, and more where products are
-/// prepared. Seen, with the above: 1.0 to 1.9 MiB for one device, 0.3 to 1.0 for each other.
-constexpr Bytes kOfDevice = 384_KiB;
-constexpr Bytes kOfPreparing = 256_KiB;
+/// The same for each device that computes with the processor, and more where products are prepared. Seen, with the
+/// above: about 1 MiB for one device, 0.2 to 0.5 for each other.
+constexpr Bytes kOfDevice = 256_KiB;
+constexpr Bytes kOfPreparing = 128_KiB;
 /// oneDNN's code for fp32 products, on processors with AVX2; with AVX-512 DeviceCaps::library_bytes more.
 constexpr Bytes kFloatProducts = 1536_KiB;
 
@@ -64,6 +64,9 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   partition::MemoryTable taken = {{kBesideProgram, kOfDevice}};
   const devices::DeviceCaps& caps = pool.front().device->caps();
   RONDO_RETURN_IF_ERROR(programs(*pool.front().device, lengths.longest));
+  // Of each bucket two fifths of what was tried, where a plan keeps one kind of activations.
+  const Bytes tried = devices::host_memory_account()[devices::kPrograms].peak;
+  taken.emplace_back(devices::kPrograms, tried * 2 / 5 * lengths.buckets.size());
   if (model.method().dtype == devices::DType::kBfloat16 && caps.multiplies_by_units(devices::DType::kBfloat16)) {
     const std::size_t more = lengths.buckets.size() - 1;
     taken.front().second += kOfPreparing;

@@ -15,6 +15,7 @@
 #include "rondo/base/mutex.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
+#include "rondo/devices/host_memory.h"
 
 namespace rondo::devices::cpu {
 namespace {
@@ -91,6 +92,10 @@ bool mixes_storage(OpKind kind) {
   }
 }
 
+/// What an op takes of main memory with its tensors in a program: in the list, in the layout of the arena and as
+/// prepared.
+constexpr Bytes kOpBytes = 750;
+
 class CpuProgram final : public Program {
  public:
   /// `tiles`: null where bf16 is multiplied as fp32.
@@ -118,6 +123,7 @@ class CpuProgram final : public Program {
   TileEngine wide_;
   std::unique_ptr<TileEngine> narrow_;
   std::vector<std::unique_ptr<PreparedOp>> prepared_;
+  CountedMemory memory_{kPrograms};
 };
 
 PreparedOr CpuProgram::prepare_pair(const ProductPair& pair, const Engines& engines) const {
@@ -186,6 +192,7 @@ absl::Status CpuProgram::prepare() {
     RONDO_ASSIGN_OR_RETURN(auto prepared, pair ? prepare_pair(*pair, engines) : prepare_op(list_.ops[i], engines));
     prepared_.push_back(std::move(prepared));
   }
+  memory_.add(kOpBytes * list_.ops.size());
   return absl::OkStatus();
 }
 

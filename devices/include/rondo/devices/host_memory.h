@@ -18,6 +18,8 @@ struct HostMemoryUse {
 /// By purpose, as named at allocation; the entry "" is the total.
 std::map<std::string, HostMemoryUse> host_memory_account();
 
+/// The purpose of programs that the processor runs.
+inline constexpr const char* kPrograms = "programs";
 /// The purpose of what a library keeps for the process of the products that devices have prepared.
 inline constexpr const char* kCodeOfProducts = "code of products";
 
