@@ -1,8 +1,8 @@
 // What one tile of a matrix product is: its extents and how its operands lie.
 #pragma once
 
-#include <compare>
 #include <cstdint>
+#include <tuple>
 
 namespace rondo::devices::cpu {
 
@@ -20,7 +20,14 @@ struct TileShape {
   bool accumulate = false;
   float alpha = 1.0F;
 
-  friend auto operator<=>(const TileShape&, const TileShape&) = default;
+  friend bool operator==(const TileShape&, const TileShape&) = default;
+  /// An order for maps.
+  friend bool operator<(const TileShape& one, const TileShape& other) {
+    const auto key = [](const TileShape& s) {
+      return std::tie(s.rows, s.columns, s.inner, s.lda, s.ldb, s.ldc, s.a_transposed, s.accumulate, s.alpha);
+    };
+    return key(one) < key(other);
+  }
 };
 
 }  // namespace rondo::devices::cpu
