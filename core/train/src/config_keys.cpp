@@ -34,6 +34,7 @@ constexpr Verbs kReadsNoConfiguration = kInit | kImport | kCompletion | kMan | k
 struct Near {
   const Key* key = nullptr;
   std::string spelled;  // the name or alias that is near
+  bool far = false;     // but nobody who wrote the word will have meant it
 };
 
 /// One begins with the other: "lora_target_modules", "warmup".
@@ -41,26 +42,27 @@ bool extends(std::string_view wanted, std::string_view spelled) {
   return std::min(wanted.size(), spelled.size()) >= 5 && (wanted.starts_with(spelled) || spelled.starts_with(wanted));
 }
 
-/// The smallest distance, of which a third of the longer word may be; else a key that the word extends or abbreviates.
-Near nearest(Verbs verb, const std::string& wanted) {
+/// The smallest distance, of which a third of the longer word may be; else a key that the word extends or abbreviates;
+/// else the one that is least far.
+Near nearest(Verbs verb, const std::string& word) {
+  constexpr std::size_t kLongest = 64;
+  const std::string wanted = word.substr(0, kLongest);
   Near best;
   Near extended;
   std::size_t best_distance = ~std::size_t{0};
   const auto consider = [&](const Key& key, const std::string& spelled) {
     if (extended.key == nullptr && extends(wanted, spelled)) extended = {&key, spelled};
     const std::size_t distance = edit_distance(wanted, spelled);
-    if (distance < best_distance && distance <= std::max(wanted.size(), spelled.size()) / 3) {
-      best_distance = distance;
-      best = {&key, spelled};
-    }
+    if (distance >= best_distance) return;
+    best_distance = distance;
+    best = {&key, spelled, distance > std::max(wanted.size(), spelled.size()) / 3};
   };
-  if (wanted.size() > 64) return best;
   for (const Key& key : keys()) {
     if (!accepts(verb, key)) continue;
     consider(key, key.name);
     for (const std::string& alias : key.aliases) consider(key, alias);
   }
-  return best.key != nullptr ? best : extended;
+  return best.far && extended.key != nullptr ? extended : best;
 }
 
 }  // namespace
@@ -130,8 +132,9 @@ absl::Status unknown_key(const std::string& verb, const std::string& origin, con
     }
   }
   const Near near = nearest(verb_bit(verb), spelled);
-  if (near.key == nullptr) {
-    return invalid_input("{}: unknown key; `rondo help {}` lists those that there are", origin, verb);
+  if (near.key == nullptr || near.far) {
+    const std::string name = near.key == nullptr ? "" : "the nearest one is " + near.key->name + ", and ";
+    return invalid_input("{}: unknown key; {}`rondo help {}` lists those that there are", origin, name, verb);
   }
   if (near.spelled == near.key->name) return invalid_input("{}: unknown key; did you mean {}?", origin, near.spelled);
   return invalid_input("{}: unknown key; did you mean {} ({})?", origin, near.spelled, near.key->name);
@@ -148,7 +151,7 @@ const std::vector<std::string>& verbs() {
 
 std::string nearest_key(const std::string& verb, const std::string& key) {
   const config::Near near = config::nearest(config::verb_bit(verb), config::normalised(key));
-  return near.key == nullptr ? std::string() : near.key->name;
+  return near.key == nullptr || near.far ? std::string() : near.key->name;
 }
 
 }  // namespace rondo::train

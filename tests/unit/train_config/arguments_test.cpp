@@ -184,6 +184,10 @@ TEST(Flags, DataSets_AreAListWithAWeightEach) {
 TEST(Flags, BytesThatAreNoText_AreRefused) {
   EXPECT_THAT(refusal_of_arguments({"--dataset=\xff\xfe"}), HasSubstr("UTF-8"));
   EXPECT_THAT(refusal_of_arguments({"--\xff=3"}), HasSubstr("unknown key"));
+  EXPECT_THAT(
+      refusal_of_arguments({"--max_length=5"}),
+      HasSubstr("unknown key; the nearest one is cutoff_len, and `rondo help train` lists those that there are"));
+  EXPECT_THAT(refusal_of_arguments({"--" + std::string(100000, 'a')}), HasSubstr("the nearest one is "));
 }
 
 TEST(Arguments, OddWords_AreRefused) {
