@@ -31,7 +31,7 @@ class PreparedTiles {
   absl::StatusOr<const PreparedTile*> get(const TileShape& shape);
 
  private:
-  class Engine;
+  struct Engine;
 
   const std::unique_ptr<Engine> engine_;
   Mutex mutex_;
