@@ -84,9 +84,7 @@ absl::StatusOr<ExactMatch> measure_exact_match(const Config& config, const OpenM
   options.max_new_tokens = config.max_new_tokens;
   RONDO_ASSIGN_OR_RETURN(options.stop_ids, stop_ids_of(open, text));
   // What ends a completion: see "Data means" in the interface.
-  if (const auto token = text.tokenizer.eos_token()) {
-    if (const auto id = text.tokenizer.id_of(*token)) options.stop_ids.push_back(*id);
-  }
+  if (const auto end = text.tokenizer.eos_id()) options.stop_ids.push_back(*end);
   std::vector<Question> questions;
   std::uint64_t cut = 0;
   std::size_t longest = 0;

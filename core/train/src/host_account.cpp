@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -63,18 +64,20 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   if (computing.empty()) return absl::OkStatus();
   partition::MemoryTable taken = {{kBesideProgram, kOfDevice}};
   const devices::DeviceCaps& caps = pool.front().device->caps();
-  RONDO_RETURN_IF_ERROR(programs(*pool.front().device, lengths.longest));
+  const std::span<const std::uint32_t> buckets = lengths.buckets;
+  const bool prepares =
+      model.method().dtype == devices::DType::kBfloat16 && caps.multiplies_by_units(devices::DType::kBfloat16);
+  // Scratch follows from the longest, what is prepared from all.
+  for (const std::uint32_t tokens : buckets.last(prepares ? buckets.size() : 1)) {
+    RONDO_RETURN_IF_ERROR(programs(*pool.front().device, tokens));
+  }
   // Of each bucket two fifths of what was tried, where a plan keeps one kind of activations.
   const Bytes tried = devices::host_memory_account()[devices::kPrograms].peak;
-  taken.emplace_back(devices::kPrograms, tried * 2 / 5 * lengths.buckets.size());
-  if (model.method().dtype == devices::DType::kBfloat16 && caps.multiplies_by_units(devices::DType::kBfloat16)) {
-    const std::size_t more = lengths.buckets.size() - 1;
+  taken.emplace_back(devices::kPrograms, tried * 2 / 5 * buckets.size());
+  if (prepares) {
     taken.front().second += kOfPreparing;
     libraries = also_float ? libraries : 0;
-    libraries += of_products(model, caps.product_code_bytes + caps.more_product_code_bytes * more);
-    for (const std::uint32_t tokens : lengths.buckets) {
-      RONDO_RETURN_IF_ERROR(programs(*pool.front().device, tokens));
-    }
+    libraries += of_products(model, caps.product_code_bytes + caps.more_product_code_bytes * (buckets.size() - 1));
   }
   for (const auto& [purpose, bytes] : host_account(machine)) {
     const auto entry = std::ranges::find(before, purpose, [](const auto& one) { return one.first; });

@@ -19,9 +19,8 @@ std::size_t count_without_appended(const Tokenizer& tokenizer, std::string_view 
 }  // namespace
 
 SampleBuilder::SampleBuilder(const Renderer& renderer, const DataOptions& options)
-    : renderer_(renderer), options_(options) {
+    : renderer_(renderer), options_(options), end_of_sequence_(renderer.tokenizer->eos_id()) {
   if (renderer.chat_template != nullptr) turns_.emplace(renderer);
-  if (const auto token = renderer.tokenizer->eos_token()) end_of_sequence_ = renderer.tokenizer->id_of(*token);
 }
 
 absl::StatusOr<BuiltSample> SampleBuilder::build(const Record& record) {

@@ -276,6 +276,10 @@ std::size_t Tokenizer::size() const { return impl_->size(); }
 
 std::optional<std::string> Tokenizer::bos_token() const { return impl_->name("bos_token"); }
 std::optional<std::string> Tokenizer::eos_token() const { return impl_->name("eos_token"); }
+std::optional<TokenId> Tokenizer::eos_id() const {
+  const std::optional<std::string> token = eos_token();
+  return token ? id_of(*token) : std::nullopt;
+}
 std::optional<std::string> Tokenizer::pad_token() const { return impl_->name("pad_token"); }
 std::optional<std::string> Tokenizer::unk_token() const { return impl_->name("unk_token"); }
 const std::map<std::string, std::string>& Tokenizer::named_tokens() const { return impl_->names(); }

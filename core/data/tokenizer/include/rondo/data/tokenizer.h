@@ -68,6 +68,8 @@ class Tokenizer {
   /// config.json names by id (bos_token_id; the first of a list).
   std::optional<std::string> bos_token() const;
   std::optional<std::string> eos_token() const;
+  /// Of eos_token(), where the vocabulary has it.
+  std::optional<TokenId> eos_id() const;
   std::optional<std::string> pad_token() const;
   std::optional<std::string> unk_token() const;
   /// All that are named so, by the names by which templates know them: bos_token, sep_token, ..., and those of the
