@@ -1,8 +1,13 @@
 // A YAML file of keys: one map from keys to scalars or lists of scalars.
+//
+// `key: null`, or ~, is a key that is not given, as the tools mean it whose files name every key that they know. A key
+// with nothing behind it is null to YAML too, but more often a line that was never finished: it is refused.
 #include <algorithm>
+#include <string_view>
 
 #include "config_keys.h"
 #include "config_text.h"
+#include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/base/text.h"
 #include "rondo/yaml/document.h"
@@ -60,6 +65,16 @@ absl::StatusOr<std::string> text_of(const Key& key, const YAML::Node& value, con
   return joined;
 }
 
+/// Whether a null is written where it is read from; of an empty value the parser says where the next thing stands.
+absl::StatusOr<bool> is_written(const YAML::Node& null, const std::string& path) {
+  RONDO_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  std::size_t begin = 0;
+  for (int line = 0; line < null.Mark().line; ++line) begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
+  begin += static_cast<std::size_t>(std::max(null.Mark().column, 0));
+  const std::string_view rest = std::string_view(text).substr(std::min(begin, text.size()));
+  return rest.starts_with("null") || rest.starts_with("Null") || rest.starts_with("NULL") || rest.starts_with('~');
+}
+
 absl::Status read_entry(const Reader& reader, const YAML::Node& key_node, const YAML::Node& value) {
   const int line = std::max(key_node.Mark().line, 0) + 1;
   if (!key_node.IsScalar()) {
@@ -72,6 +87,10 @@ absl::Status read_entry(const Reader& reader, const YAML::Node& key_node, const 
   const auto [earlier, is_new] = reader.origins.emplace(key->name, origin);
   if (!is_new) {
     return invalid_input("{}: given twice, first at {}; leave one of them", origin, earlier->second);
+  }
+  if (value.IsNull()) {
+    RONDO_ASSIGN_OR_RETURN(const bool written, is_written(value, reader.path));
+    if (written) return absl::OkStatus();
   }
   RONDO_ASSIGN_OR_RETURN(const std::string text, text_of(*key, value, origin));
   return set_value(*key, text, origin, reader.config);

@@ -63,6 +63,27 @@ TEST(Yaml, KeysThatMap_TakeMapsAndText) {
               HasSubstr("names and values, found a list in it"));
 }
 
+TEST(Yaml, Null_IsAKeyThatIsNotGiven) {
+  const Config config =
+      read("save_total_limit: null\nlora_target: ~   # all\nlearning_rate: Null\nseed:\n  NULL\ndtype: ~");
+  const Config defaults;
+  EXPECT_EQ(config.save_total_limit, defaults.save_total_limit);
+  EXPECT_EQ(config.lora_target, defaults.lora_target);
+  EXPECT_EQ(config.learning_rate, defaults.learning_rate);
+  EXPECT_EQ(config.seed, defaults.seed);
+  EXPECT_EQ(config.dtype, defaults.dtype);
+  EXPECT_EQ(read("{seed: null, lr: 1e-3}").learning_rate, 1e-3);
+  EXPECT_THAT(refusal_of_yaml("seed: null\nseed: 3\n"), HasSubstr("given twice"));
+  EXPECT_THAT(refusal_of_yaml("lora_ranc: null\n"), HasSubstr("lora_rank?"));
+}
+
+TEST(Yaml, NothingBehindAKey_IsRefused) {
+  EXPECT_THAT(refusal_of_yaml("learning_rate:\n"), HasSubstr("run.yaml:1: learning_rate: expected a number"));
+  EXPECT_THAT(refusal_of_yaml("learning_rate:\nmodel_revision: null\n"), HasSubstr("found nothing"));
+  EXPECT_THAT(refusal_of_yaml("seed: 3\n\nlearning_rate:   # later\n\n# null\n"),
+              HasSubstr("run.yaml:3: learning_rate"));
+}
+
 TEST(Yaml, WrongValue_IsToldWithFileLineAndKey) {
   EXPECT_THAT(refusal_of_yaml("seed: 1\nlearning_rate: fast\n"),
               HasSubstr("run.yaml:2: learning_rate: expected a number from 0 to 1000, found 'fast'"));
