@@ -231,6 +231,26 @@ TEST(Mask, History_IsMaskedWhenOnlyTheLastAnswerIsAskedFor) {
             targets_of_record(model, R"({"prompt":"q","completion":" one"})"));
 }
 
+TEST(Mask, MessageOfWeightZero_IsContext) {
+  const Model model = load_model("chatml");
+  const std::string asked = R"({"messages":[{"role":"user","content":"q","weight":0},{"role":"assistant","content":)";
+  const std::string again = R"({"role":"user","content":"r"},{"role":"assistant","content":"two")";
+  const std::string first_not = asked + R"("one","weight":0},)" + again + R"(,"weight":1}]})";
+  const std::string last_not = asked + R"("one","weight":null},)" + again + R"(,"weight":0.0}]})";
+  EXPECT_EQ(targets(model, first_not), "two<|im_end|>");
+  EXPECT_EQ(targets(model, last_not), "one<|im_end|>");
+  EXPECT_EQ(targets(model, R"({"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"one","weight":0},)"
+                           R"({"from":"human","value":"r"},{"from":"gpt","value":"two"}]})"),
+            "two<|im_end|>");
+  DataOptions options;
+  options.train_on_prompt = true;
+  EXPECT_EQ(targets_of_record(model, first_not, options), targets_of_record(model, kTwoRounds, options));
+  options = {};
+  options.mask_history = true;
+  EXPECT_THAT(targets_of_record(model, last_not, options),
+              testing::HasSubstr("of 1 every answer to learn has weight 0"));
+}
+
 TEST(Mask, History_WithACallOnTheWay_LeavesTheAnswerAfterIt) {
   DataOptions options;
   options.mask_history = true;

@@ -81,6 +81,7 @@ class Loader {
   Dataset dataset_;
   std::string first_place_;  // of the record that told the format
   std::uint64_t without_assistant_ = 0;
+  std::uint64_t weigh_nothing_ = 0;
   std::uint64_t not_written_ = 0;
   std::uint64_t cut_off_ = 0;
 };
@@ -154,6 +155,7 @@ absl::Status Loader::take(BuiltSample built) {
   ++report.without_target;
   without_assistant_ += built.without_assistant ? 1U : 0U;
   not_written_ += built.answers_not_written ? 1U : 0U;
+  weigh_nothing_ += built.answers_weigh_nothing ? 1U : 0U;
   cut_off_ += built.targets_cut_off ? 1U : 0U;
   if (report.first_without_target.size() < kNamedWithoutTarget)
     report.first_without_target.push_back(built.sample.index);
@@ -181,7 +183,8 @@ absl::Status Loader::no_targets() const {
   if (cut_off_ > 0) {
     why += fmt::format(", in {} every target lies beyond cutoff_len {}, so raise it", cut_off_, options_.cutoff_len);
   }
-  const std::uint64_t others = report.records - without_assistant_ - not_written_ - cut_off_;
+  if (weigh_nothing_ > 0) why += fmt::format(", of {} every answer to learn has weight 0", weigh_nothing_);
+  const std::uint64_t others = report.records - without_assistant_ - not_written_ - weigh_nothing_ - cut_off_;
   if (others > 0) why += fmt::format(", {} have no text to learn", others);
   return invalid_input("{}: none of the {} records ({}) has a target token{}", report.path, report.records,
                        report.format, why);

@@ -83,10 +83,19 @@ absl::Status check_content(const Json& message, const std::string& name) {
   return absl::OkStatus();
 }
 
+/// Whether a message is learned: 1, as without it, or 0.
+absl::Status check_weight(const Json& message, const std::string& name) {
+  const auto weight = message.find("weight");
+  if (weight == message.end() || weight->is_null() || *weight == 0 || *weight == 1) return absl::OkStatus();
+  return invalid_input("`{}.weight` is {}, expected 0 (not to be learned) or 1", name,
+                       weight->is_number() ? weight->dump() : std::string(describe_json(*weight)));
+}
+
 absl::Status check_message(const Json& message, const std::string& name) {
   if (!message.is_object()) return invalid_input("`{}` is {}, expected an object", name, describe_json(message));
   RONDO_ASSIGN_OR_RETURN(const std::string role, string_field(message, "role", name + "."));
   if (role.empty()) return invalid_input("`{}.role` is an empty string", name);
+  RONDO_RETURN_IF_ERROR(check_weight(message, name));
   const auto calls = message.find("tool_calls");
   if (calls != message.end() && !calls->is_null() && !calls->is_array()) {
     return invalid_input("`{}.tool_calls` is {}, expected a list", name, describe_json(*calls));
@@ -262,7 +271,10 @@ absl::StatusOr<Json> sharegpt_message(const Json& turn, const std::string& name)
     return invalid_input(
         "`{}.from` is \"{}\", expected human, gpt, system, tool, function_call or one of their synonyms", name, from);
   }
-  return from == "function_call" ? call_message(std::move(value)) : make_message(*role, std::move(value));
+  RONDO_RETURN_IF_ERROR(check_weight(turn, name));
+  Json message = from == "function_call" ? call_message(std::move(value)) : make_message(*role, std::move(value));
+  if (turn.contains("weight")) message["weight"] = turn["weight"];
+  return message;
 }
 
 absl::StatusOr<Record> parse_sharegpt(const Json& record) {
@@ -336,6 +348,11 @@ bool is_assistant(const Json& message) {
   if (role == message.end() || !role->is_string()) return false;
   const auto& name = role->get_ref<const std::string&>();
   return name == "assistant" || name == "model";
+}
+
+bool is_learned(const Json& message) {
+  const auto weight = message.find("weight");
+  return weight == message.end() || *weight != 0;
 }
 
 }  // namespace rondo::data

@@ -42,4 +42,7 @@ absl::StatusOr<Record> parse_record(const Json& record, DataFormat format);
 /// True for the roles whose turns are learned: "assistant" and "model".
 bool is_assistant(const Json& message);
 
+/// False where the message has `weight` 0, as in OpenAI's files for fine-tuning: context that is not to be learned.
+bool is_learned(const Json& message);
+
 }  // namespace rondo::data

@@ -45,15 +45,18 @@ absl::StatusOr<BuiltSample> SampleBuilder::build_conversation(const Conversation
   std::size_t turn = 0;
   for (std::size_t t = 0; t < targets.size() && !options_.train_on_prompt; ++t) {
     const TextRange& range = rendered.encoded.ranges[t];
-    while (turn < rendered.turns.size() && rendered.turns[turn].end <= range.begin) ++turn;
+    while (turn < rendered.turns.size() && rendered.turns[turn].range.end <= range.begin) ++turn;
     if (turn == rendered.turns.size()) break;
     // A token that stands for no text (a prefix space of its own) belongs to what follows it.
     const std::size_t end = std::max(range.end, range.begin + 1);
-    targets[t] = end > rendered.turns[turn].begin;
+    targets[t] = rendered.turns[turn].learned && end > rendered.turns[turn].range.begin;
   }
   BuiltSample built = finish(std::move(rendered.encoded), targets);
   built.without_assistant = rendered.assistant_messages == 0;
   built.answers_not_written = rendered.assistant_messages > 0 && rendered.turns.empty();
+  built.answers_weigh_nothing =
+      !rendered.turns.empty() &&
+      std::none_of(rendered.turns.begin(), rendered.turns.end(), [](const AssistantTurn& one) { return one.learned; });
   return built;
 }
 
@@ -123,7 +126,7 @@ std::optional<TokenId> end_of_turn(const Renderer& renderer) {
   conversation.messages = Json::parse(R"([{"role": "user", "content": "zq"}, {"role": "assistant", "content": "zq"}])");
   const auto rendered = TurnFinder(renderer).render(conversation, true);
   if (!rendered.ok() || rendered->turns.empty()) return std::nullopt;
-  const TextRange& turn = rendered->turns.back();
+  const TextRange& turn = rendered->turns.back().range;
   const auto controls = control_tokens(*renderer.tokenizer, rendered->text, rendered->encoded, turn.begin, turn.end);
   return controls.empty() || controls.back().end != turn.end ? std::nullopt : std::optional(controls.back().id);
 }

@@ -16,10 +16,11 @@ namespace rondo::data {
 struct BuiltSample {
   Sample sample;  // cut to cutoff_len; the index is left at 0
   bool truncated = false;
-  bool targets_cut_off = false;       // it had targets, all beyond cutoff_len
-  bool without_assistant = false;     // a conversation without a message of the assistant
-  bool answers_not_written = false;   // the assistant's messages do not show in the rendered text
-  std::uint64_t dropped_symbols = 0;  // see Encoded::dropped
+  bool targets_cut_off = false;        // it had targets, all beyond cutoff_len
+  bool without_assistant = false;      // a conversation without a message of the assistant
+  bool answers_not_written = false;    // the assistant's messages do not show in the rendered text
+  bool answers_weigh_nothing = false;  // the answers that are to be learned have `weight` 0
+  std::uint64_t dropped_symbols = 0;   // see Encoded::dropped
 };
 
 /// Not thread-safe: it remembers what it learned of the template.

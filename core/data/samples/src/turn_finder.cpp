@@ -294,7 +294,7 @@ absl::StatusOr<RenderedConversation> TurnFinder::render(const Conversation& conv
       if (!content) continue;
       const std::size_t begin = find_header(probe, i, *content, lower);
       const std::size_t end = std::max(begin, find_end(probe, i, *content, lower));
-      result.turns.push_back({begin, end});
+      result.turns.push_back({{begin, end}, is_learned(probe.messages[i])});
       lower = end;
     }
   }

@@ -24,10 +24,15 @@
 
 namespace rondo::data {
 
+struct AssistantTurn {
+  TextRange range;
+  bool learned = true;  // its message does not have `weight` 0
+};
+
 struct RenderedConversation {
   std::string text;
-  Encoded encoded;               // of `text`, without adding special tokens
-  std::vector<TextRange> turns;  // the assistant's, in order
+  Encoded encoded;                   // of `text`, without adding special tokens
+  std::vector<AssistantTurn> turns;  // in order
   std::size_t assistant_messages = 0;
 };
 
