@@ -12,6 +12,7 @@
 #include "rondo/model/fused_linears.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/stored_weights.h"
+#include "row_order.h"
 #include "small_model.h"
 
 namespace rondo::gguf {
@@ -87,7 +88,7 @@ TEST_P(ExportModel, F32_HoldsEveryNumber) {
     }
     ASSERT_EQ(ours.size(), theirs.size());
     const std::uint64_t width = spec.elements() / spec.shape.front();
-    std::uint64_t turned = interleaved_heads(m.config, spec.name).heads != 0 ? 12 : 0;
+    std::uint64_t turned = order_of_rows(m.config, spec.name).changes() ? 12 : 0;
     if (turned != 0 && m.config.family == model::Family::kGlm4) turned = 6;
     for (std::uint64_t i = 0; i < ours.size(); ++i) {
       // Rows of 12 in a head: 0, 6, 1, 7, ...; or of 6, 0, 3, 1, 4, ..., and then 6 that stay.

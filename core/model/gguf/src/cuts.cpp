@@ -9,7 +9,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum class Way { kWords, kDigitsAndWords, kLlama3, kQwen2, kTekken, kGpt4o, kDeepseekLlm, kDeepseekCoder, kDeepseekV3 };
+enum class Way {
+  kWords,
+  kDigitsAndWords,
+  kLlama3,
+  kQwen2,
+  kQwen35,
+  kTekken,
+  kGpt4o,
+  kDeepseekLlm,
+  kDeepseekCoder,
+  kDeepseekV3
+};
 
 struct Named {
   std::string_view name;
@@ -17,7 +28,7 @@ struct Named {
 };
 
 /// The first name of each way is the one that this program writes.
-constexpr std::array<Named, 27> kNames = {{{"gpt-2", Way::kWords},
+constexpr std::array<Named, 28> kNames = {{{"gpt-2", Way::kWords},
                                            {"phi-2", Way::kWords},
                                            {"mpt", Way::kWords},
                                            {"olmo", Way::kWords},
@@ -39,6 +50,7 @@ constexpr std::array<Named, 27> kNames = {{{"gpt-2", Way::kWords},
                                            {"deepseek-r1-qwen", Way::kQwen2},
                                            {"stablelm2", Way::kQwen2},
                                            {"megrez", Way::kQwen2},
+                                           {"qwen35", Way::kQwen35},
                                            {"tekken", Way::kTekken},
                                            {"gpt-4o", Way::kGpt4o},
                                            {"deepseek-llm", Way::kDeepseekLlm},
@@ -81,6 +93,8 @@ Json pre_tokenizer(Way way) {
       return sequence({split(kLlama3Pattern), byte_level(false)});
     case Way::kQwen2:
       return sequence({split(kQwen2Pattern), byte_level(false)});
+    case Way::kQwen35:
+      return sequence({split(kQwen35Pattern), byte_level(false)});
     case Way::kTekken:
       return sequence({split(kTekkenPattern), byte_level(false)});
     case Way::kGpt4o:
@@ -109,7 +123,8 @@ Cut cut_of(std::string_view name) {
     if (named.name != name) continue;
     const bool llama3 = named.way == Way::kLlama3 && name != "dbrx" && name != "smaug-bpe";
     const bool whole = llama3 || named.way == Way::kTekken;
-    return {pre_tokenizer(named.way), named.way == Way::kQwen2, whole, whole};
+    const bool composes = named.way == Way::kQwen2 || named.way == Way::kQwen35;
+    return {pre_tokenizer(named.way), composes, whole, whole};
   }
   return {};
 }

@@ -2,17 +2,20 @@
 #include "rondo/gguf/export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <system_error>
 #include <vector>
 
 #include "container.h"
 #include "names.h"
+#include "names_linear.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/model/expert_factors.h"
 #include "rondo/model/fused_linears.h"
 #include "rondo/model/parameters.h"
+#include "row_order.h"
 #include "vocabulary.h"
 
 namespace rondo::gguf {
@@ -20,12 +23,15 @@ namespace {
 
 /// Where a tensor's numbers come from.
 struct Source {
-  // One, or one behind the other those of all experts or of the parts of a fused layer; none: `values`.
+  // One, or in `turns` turns those of all experts or of the parts of a fused layer; none: `values`.
   std::vector<const model::TensorView*> views;
-  Interleaved interleaved = {};
-  std::vector<float> values;
-  float offset = 0;  // added to each number of a view
-  float factor = 1;  // which these are multiplied by first
+  std::uint32_t turns = 1;
+  Order of_rows = {};  // of all views together
+  Order of_columns = {};
+  std::vector<float> values = {};
+  float offset = 0;       // added to each number of a view
+  float factor = 1;       // which these are multiplied by first
+  bool is_decay = false;  // -exp(number)
 };
 
 /// A file under construction.
@@ -80,13 +86,13 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
   keys.add("general.file_type", file_type(type));
 }
 
-void add_tensor(const model::ModelConfig& config, const std::string& name, const model::TensorView& view,
-                TensorType type, const Interleaved& interleaved, float offset, Draft& draft) {
-  std::vector<std::uint64_t> shape = view.shape;
+/// `shape`: of the model's tensor.
+void add_tensor(const model::ModelConfig& config, const std::string& name, std::vector<std::uint64_t> shape,
+                TensorType type, Source source, Draft& draft) {
   if (is_convolution_weight(name)) shape.erase(shape.begin() + 1);
-  if (is_stored_as_vector(config, name)) shape = {view.elements()};
+  if (is_stored_as_vector(config, name)) shape = {source.views.front()->elements()};
   draft.tensors.push_back({name, shape, stays_wide(name) ? TensorType::kF32 : type_for(type, shape)});
-  draft.sources.push_back({{&view}, interleaved, {}, offset, 1});
+  draft.sources.push_back(std::move(source));
 }
 
 absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles& files, const std::string& name) {
@@ -95,23 +101,22 @@ absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles
   return view;
 }
 
-/// Rows of the parts of a fused layer.
-absl::Status add_joined(const model::JoinedTensor& joined, const std::string& name, const model::TensorFiles& files,
-                        TensorType type, Draft& draft) {
-  Source source;
+/// SourceRows of the parts of a fused layer.
+absl::Status add_joined(const model::ModelConfig& config, const model::JoinedTensor& joined, const std::string& name,
+                        const model::TensorFiles& files, TensorType type, Source source, Draft& draft) {
+  source.turns = joined.turns;
   for (const model::JoinedTensor::Part& part : joined.parts) {
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, part.name));
     source.views.push_back(view);
   }
-  const std::vector<std::uint64_t> shape = model::shape_of(joined, source.views.front()->shape);
-  draft.tensors.push_back({name, shape, type_for(type, shape)});
-  draft.sources.push_back(std::move(source));
+  std::vector<std::uint64_t> shape = model::shape_of(joined, source.views.front()->shape);
+  add_tensor(config, name, std::move(shape), type, std::move(source), draft);
   return absl::OkStatus();
 }
 
 void add_numbers(const std::string& name, std::vector<float> values, Draft& draft) {
   draft.tensors.push_back({name, {values.size()}, TensorType::kF32});
-  draft.sources.push_back({{}, {}, std::move(values), 0, 1});
+  draft.sources.push_back({.views = {}, .values = std::move(values)});
 }
 
 /// One more expert's matrix; they come in order.
@@ -130,19 +135,41 @@ void add_to_stack(const Stacked& place, const model::TensorView& view, TensorTyp
   draft.sources[index].views.push_back(&view);
 }
 
-/// False when a number is none of the type.
-bool put_view(const model::TensorView& view, const Source& source, TensorType type, std::span<std::byte> out) {
-  // The numbers of a vector are rows of one: an interleaved bias moves number by number.
-  const std::uint64_t rows = view.shape.front();
-  const std::uint64_t width = view.elements() / rows;
-  const std::size_t to_bytes = out.size() / rows;
-  std::vector<float> values(width);
-  for (std::uint64_t r = 0; r < rows; ++r) {
-    model::TensorFiles::read_as_float32(view, source_row(r, rows, source.interleaved) * width, values);
-    for (float& value : values) value = value * source.factor + source.offset;
-    if (!put_row(values, type, out.subspan(r * to_bytes, to_bytes))) return false;
+/// The rows of a tensor's views as one list.
+class SourceRows {
+ public:
+  explicit SourceRows(const Source& source) : source_(source) {
+    std::uint64_t of_turn = 0;
+    for (const model::TensorView* view : source.views) ends_.push_back(of_turn += view->shape.front() / source.turns);
+    // The numbers of a vector are rows of one: a bias moves number by number.
+    width_ = source.views.front()->elements() / source.views.front()->shape.front();
   }
-  return true;
+  std::uint64_t count() const { return ends_.back() * source_.turns; }
+  std::uint64_t width() const { return width_; }
+
+  /// Numbers that go to place `row`, into `values` [width()]; the view that they are from.
+  const model::TensorView& read(std::uint64_t row, std::span<float> values) const {
+    const std::uint64_t place = source_place(row, count(), source_.of_rows);
+    const std::uint64_t within = place % ends_.back();
+    const auto part = static_cast<std::size_t>(std::ranges::upper_bound(ends_, within) - ends_.begin());
+    const std::uint64_t before = part == 0 ? 0 : ends_[part - 1];
+    const std::uint64_t first = place / ends_.back() * (ends_[part] - before) + within - before;
+    model::TensorFiles::read_as_float32(*source_.views[part], first * width_, values);
+    return *source_.views[part];
+  }
+
+ private:
+  const Source& source_;
+  std::vector<std::uint64_t> ends_;  // of the views' rows within a turn
+  std::uint64_t width_ = 0;
+};
+
+/// Into the order and the numbers that files have.
+void convert(const Source& source, std::span<const float> row, std::span<float> out) {
+  for (std::size_t place = 0; place < out.size(); ++place) {
+    const float value = row[source_place(place, row.size(), source.of_columns)];
+    out[place] = source.is_decay ? -std::exp(value) : value * source.factor + source.offset;
+  }
 }
 
 absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<std::byte> out) {
@@ -151,16 +178,16 @@ absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<st
                          where, type_name(tensor.type));
   };
   if (source.views.empty()) return put_row(source.values, tensor.type, out) ? absl::OkStatus() : refuse(tensor.name);
-  std::uint64_t elements = 0;
-  for (const model::TensorView* view : source.views) elements += view->elements();
-  const std::size_t row_bytes = out.size() / (elements / tensor.shape.back());
-  std::size_t first = 0;
-  for (const model::TensorView* view : source.views) {
-    const std::size_t bytes = view->elements() / tensor.shape.back() * row_bytes;
-    if (!put_view(*view, source, tensor.type, out.subspan(first, bytes))) {
-      return refuse(fmt::format("{}: tensor {}", view->file, view->name));
+  const SourceRows rows(source);
+  const std::size_t row_bytes = out.size() / rows.count();
+  std::vector<float> values(rows.width());
+  std::vector<float> converted(rows.width());
+  for (std::uint64_t row = 0; row < rows.count(); ++row) {
+    const model::TensorView& view = rows.read(row, values);
+    convert(source, values, converted);
+    if (!put_row(converted, tensor.type, out.subspan(row * row_bytes, row_bytes))) {
+      return refuse(fmt::format("{}: tensor {}", view.file, view.name));
     }
-    first += bytes;
   }
   return absl::OkStatus();
 }
@@ -210,23 +237,28 @@ class Alpha {
 
 absl::Status add_linear_factors(const model::ModelConfig& config, const model::LoraConfig& lora,
                                 const model::TensorFiles& files, TensorType type, Alpha& alpha, Draft& draft) {
-  const std::vector<model::JoinedTensor> joined = model::joined_factors(config, lora);
+  const std::vector<model::JoinedTensor> joined = joined_as_in_files(model::joined_factors(config, lora));
   for (const model::LinearModule& linear : model::linear_modules(config)) {
     if (!lora.adapts(linear)) continue;
-    const std::string weight = linear.path + ".weight";
-    const std::string name_of_b = model::adapter_tensor_name(linear.path, 'B');
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* a,
                            checked_tensor(files, model::adapter_tensor_name(linear.path, 'A')));
-    add_tensor(config, tensor_name(config, weight) + ".lora_a", *a, type, {}, 0, draft);
-    const std::string name = tensor_name(config, weight) + ".lora_b";
-    const auto found = std::ranges::find(joined, name_of_b, &model::JoinedTensor::name);
-    if (found != joined.end()) {
-      RONDO_RETURN_IF_ERROR(add_joined(*found, name, files, type, draft));
-    } else {
-      RONDO_ASSIGN_OR_RETURN(const model::TensorView* b, checked_tensor(files, name_of_b));
-      add_tensor(config, name, *b, type, interleaved_heads(config, weight), 0, draft);
+    const float factor = alpha.factor_of(lora.scale_of(linear.path), lora.rank_of(linear.path));
+    for (const model::LinearModule& layer : layers_in_files(linear)) {
+      const std::string weight = layer.path + ".weight";
+      const std::string name = tensor_name(config, weight);
+      const std::string name_of_b = model::adapter_tensor_name(layer.path, 'B');
+      add_tensor(config, name + ".lora_a", a->shape, type,
+                 {.views = {a}, .of_columns = order_of_columns(config, weight)}, draft);
+      Source b{.views = {}, .of_rows = order_of_rows(config, weight), .factor = factor};
+      const auto found = std::ranges::find(joined, name_of_b, &model::JoinedTensor::name);
+      if (found != joined.end()) {
+        RONDO_RETURN_IF_ERROR(add_joined(config, *found, name + ".lora_b", files, type, std::move(b), draft));
+        continue;
+      }
+      RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, name_of_b));
+      b.views = {view};
+      add_tensor(config, name + ".lora_b", view->shape, type, std::move(b), draft);
     }
-    draft.sources.back().factor = alpha.factor_of(lora.scale_of(linear.path), lora.rank_of(linear.path));
   }
   return absl::OkStatus();
 }
@@ -245,7 +277,7 @@ absl::Status add_expert_factors(const model::ModelConfig& config, const model::L
         std::vector<std::uint64_t> shape = view.shape;
         if (place) shape = {factors.experts, rows, view.shape.back()};
         draft.tensors.push_back({name + ending, shape, type_for(type, shape)});
-        draft.sources.push_back({{&view}, {}, {}, 0, factor});
+        draft.sources.push_back({.views = {&view}, .factor = factor});
       };
       add(".lora_a", *a, factors.rank, 1);
       add(".lora_b", *b, factors.parts[part].out, alpha.factor_of(factors.scale, factors.rank));
@@ -274,12 +306,21 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
     add_numbers(kShortFactors, {rope.short_factors.begin(), rope.short_factors.end()}, draft);
     add_numbers(kLongFactors, {rope.long_factors.begin(), rope.long_factors.end()}, draft);
   }
-  const std::vector<model::JoinedTensor> joined = model::joined_weights(config);
+  const std::vector<model::JoinedTensor> joined = joined_as_in_files(model::joined_weights(config));
   const std::map<std::string, const model::JoinedTensor*> whole_of = model::by_part(joined);
+  const auto source_of = [&](const std::string& name) {
+    return Source{.views = {},
+                  .of_rows = order_of_rows(config, name),
+                  .of_columns = order_of_columns(config, name),
+                  .offset = stored_offset(config, name),
+                  .is_decay = is_decay(name)};
+  };
   for (const model::ParameterSpec& spec : parameters) {
     if (const auto whole = whole_of.find(spec.name); whole != whole_of.end()) {
-      if (spec.name != whole->second->parts.front().name) continue;  // is there with the first
-      RONDO_RETURN_IF_ERROR(add_joined(*whole->second, tensor_name(config, whole->second->name), files, type, draft));
+      const model::JoinedTensor& tensor = *whole->second;
+      if (spec.name != tensor.parts.front().name) continue;  // is there with the first
+      RONDO_RETURN_IF_ERROR(
+          add_joined(config, tensor, tensor_name(config, tensor.name), files, type, source_of(tensor.name), draft));
       continue;
     }
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, spec.name));
@@ -287,8 +328,9 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
       add_to_stack(*place, *view, type, draft);
       continue;
     }
-    add_tensor(config, tensor_name(config, spec.name), *view, type, interleaved_heads(config, spec.name),
-               stored_offset(config, spec.name), draft);
+    Source source = source_of(spec.name);
+    source.views = {view};
+    add_tensor(config, tensor_name(config, spec.name), view->shape, type, std::move(source), draft);
   }
   return write_draft(draft, files, output);
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -13,33 +15,47 @@
 #include "import_config.h"
 #include "import_tokenizer.h"
 #include "names.h"
+#include "names_experts.h"
+#include "names_linear.h"
 #include "rondo/base/status.h"
 #include "rondo/model/fused_linears.h"
+#include "row_order.h"
 
 namespace rondo::gguf {
 namespace {
 
-/// Rows of `width` numbers, perhaps interleaved; only where they are not is there an offset.
-struct Rows {
+/// Rows of `width` numbers, which files may have in another order and otherwise.
+struct StoredRows {
   const Coding* coding;
   std::span<const std::byte> data;
   std::uint64_t rows;
   std::uint64_t width;
-  Interleaved interleaved;
-  float offset;  // taken from each number
+  Order of_rows;
+  Order of_columns;
+  float offset;   // taken from each number
+  bool is_decay;  // log(-number)
+
+  /// So many numbers from `first` on lie together in the file, from `begin` on.
+  struct Run {
+    std::uint64_t begin;
+    std::uint64_t numbers;
+  };
+  Run run_at(std::uint64_t first) const {
+    if (!of_rows.changes() && !of_columns.changes()) return {first, rows * width - first};
+    const std::uint64_t column = first % width;
+    const std::uint64_t row = stored_place(first / width, rows, of_rows);
+    const std::uint64_t together = of_columns.changes() ? of_columns.width - column % of_columns.width : width - column;
+    return {row * width + stored_place(column, width, of_columns), together};
+  }
 
   void read(std::uint64_t first, std::span<float> out) const {
-    if (interleaved.heads == 0) {
-      decode_stretch(*coding, data, first, out);
-      for (float& value : out) value -= offset;
-      return;
-    }
     while (!out.empty()) {
-      const std::uint64_t inside = first % width;
-      const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(width - inside, out.size()));
-      decode_stretch(*coding, data, stored_row(first / width, rows, interleaved) * width + inside, out.first(taken));
-      first += taken;
-      out = out.subspan(taken);
+      const Run run = run_at(first);
+      const std::span<float> together = out.first(std::min<std::uint64_t>(run.numbers, out.size()));
+      decode_stretch(*coding, data, run.begin, together);
+      for (float& value : together) value = is_decay ? std::log(-value) : value - offset;
+      first += together.size();
+      out = out.subspan(together.size());
     }
   }
 };
@@ -66,6 +82,47 @@ absl::Status add_stack(const std::vector<std::string>& names, StoredTensor& tens
     }
     views.push_back(std::move(view));
   }
+  return absl::OkStatus();
+}
+
+/// Of blocks behind the model's, which predict further tokens.
+bool is_behind_blocks(const model::ModelConfig& config, const std::string& name) {
+  const auto place = in_block(name, kBlocks);
+  if (!config.linear_attention || !place) return false;
+  std::uint32_t block = 0;
+  std::from_chars(place->first.data(), place->first.data() + place->first.size(), block);
+  return block >= config.num_layers;
+}
+
+/// A tensor that is one of the model's, whole or as parts.
+absl::Status add_view(const model::ModelConfig& config, StoredTensor& tensor, model::TensorView view,
+                      std::vector<model::TensorView>& views) {
+  const std::string name = std::exchange(view.name, model_tensor_name(config, view.name).value_or(view.name));
+  view.shape = std::move(tensor.shape);
+  if (is_stored_as_vector(config, name) && view.shape.size() == 1) view.shape.insert(view.shape.begin(), 1);
+  if (is_convolution_weight(name) && view.shape.size() == 2) view.shape.insert(view.shape.begin() + 1, 1);
+  const std::uint64_t rows = view.shape.front();
+  const StoredRows numbers{tensor.coding,
+                     tensor.data,
+                     rows,
+                     view.elements() / rows,
+                     order_of_rows(config, view.name),
+                     order_of_columns(config, view.name),
+                     stored_offset(config, view.name),
+                     is_decay(view.name)};
+  if (!suits(numbers.of_rows, rows) || !suits(numbers.of_columns, numbers.width)) {
+    return invalid_input("{}: tensor {}: expected rows of whole heads, found {} of {}", view.file, name_in_quotes(name),
+                         rows, numbers.width);
+  }
+  if (numbers.is_decay) {
+    std::vector<float> logarithms(view.elements());
+    numbers.read(0, logarithms);
+    if (!std::ranges::all_of(logarithms, [](float value) { return std::isfinite(value); })) {
+      return invalid_input("{}: tensor {}: expected negative numbers", view.file, name_in_quotes(name));
+    }
+  }
+  view.decode = [numbers](std::uint64_t first, std::span<float> out) { numbers.read(first, out); };
+  views.push_back(std::move(view));
   return absl::OkStatus();
 }
 
@@ -102,6 +159,7 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
   for (auto& [name, tensor] : file.tensors) {
     // What is in the configuration.
     if (name == "rope_freqs.weight" || name == kShortFactors || name == kLongFactors) continue;
+    if (is_behind_blocks(config, name)) continue;
     model::TensorView view;
     view.name = name;
     view.type = config.weight_type;
@@ -111,27 +169,12 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
       RONDO_RETURN_IF_ERROR(add_stack(names, tensor, view, views));
       continue;
     }
-    view.name = model_tensor_name(config, name).value_or(name);
-    const Interleaved interleaved = interleaved_heads(config, view.name);
-    view.shape = std::move(tensor.shape);
-    if (is_stored_as_vector(config, name) && view.shape.size() == 1) view.shape.insert(view.shape.begin(), 1);
-    if (is_convolution_weight(name) && view.shape.size() == 2) view.shape.insert(view.shape.begin() + 1, 1);
-    const std::uint64_t rows = view.shape.front();
-    const std::uint32_t heads = interleaved.heads;
-    if (heads != 0 && (rows % (2 * heads) != 0 || rows / heads < interleaved.turned)) {
-      return invalid_input("{}: tensor {}: expected rows in pairs for {} heads, found {}", view.file,
-                           name_in_quotes(name), heads, rows);
-    }
-    view.decode = [rows_of = Rows{tensor.coding, tensor.data, rows, view.elements() / rows, interleaved,
-                                  stored_offset(config, view.name)}](std::uint64_t first, std::span<float> out) {
-      rows_of.read(first, out);
-    };
-    views.push_back(std::move(view));
+    RONDO_RETURN_IF_ERROR(add_view(config, tensor, std::move(view), views));
   }
   // The tokenizer's part need not stay in memory while the weights are read.
   file.file.release_pages(file.head);
   model::TensorFiles files = model::TensorFiles::from_views(std::move(file.file), std::move(views));
-  RONDO_RETURN_IF_ERROR(model::split_tensors(model::joined_weights(config), files));
+  RONDO_RETURN_IF_ERROR(model::split_tensors(joined_as_in_files(model::joined_weights(config)), files));
   return files;
 }
 

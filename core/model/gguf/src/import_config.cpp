@@ -10,6 +10,7 @@
 #include "import_experts.h"
 #include "key_reader.h"
 #include "names.h"
+#include "names_linear.h"
 #include "rondo/base/status.h"
 
 namespace rondo::gguf {
@@ -79,15 +80,48 @@ void read_convolutions(KeyReader& keys, const std::string& prefix, model::ModelC
   }
 }
 
+/// The blocks of which it is not so are each so-many-th, or a list says which.
+void read_linear_attention(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  if (!has_linear_attention(config.family)) return;
+  model::LinearAttentionConfig& linear = config.linear_attention.emplace();
+  linear.convolution = keys.integer(prefix + "ssm.conv_kernel", 2, model::kMaxConvolution);
+  linear.key_size = keys.integer(prefix + "ssm.state_size", 1, model::kMaxDeltaSize);
+  linear.value_size = linear.key_size;
+  linear.key_heads = keys.integer(prefix + "ssm.group_count", 1, kMaxSize);
+  linear.value_heads = keys.integer(prefix + "ssm.time_step_rank", 1, kMaxSize);
+  linear.joined_by_heads = config.family == Family::kQwen3Next;
+  const std::uint64_t width = std::uint64_t{linear.value_heads} * linear.value_size;
+  const std::uint64_t found = keys.integer(prefix + "ssm.inner_size", 1, 0xffffffffU);
+  if (found != width) {
+    keys.refuse(prefix + "ssm.inner_size", fmt::format("expected {}, {} heads of {}, found {}", width,
+                                                       linear.value_heads, linear.value_size, found));
+  }
+  const std::string key = prefix + "attention.recurrent_layers";
+  linear.blocks = keys.flags(key);
+  if (!linear.blocks.empty()) {
+    if (linear.blocks.size() < config.num_layers) {
+      keys.refuse(key, fmt::format("expected {}, one a layer, found {}", config.num_layers, linear.blocks.size()));
+    }
+    linear.blocks.resize(config.num_layers);
+    return;
+  }
+  const std::uint32_t interval = keys.integer(prefix + "full_attention_interval", 1, kMaxSize, 4);
+  for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+    linear.blocks.push_back((block + 1) % interval != 0);
+  }
+}
+
 void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
-  if (config.family == Family::kGlm4Moe) {  // the last ones predict further tokens
+  if (config.family == Family::kGlm4Moe || has_linear_attention(config.family)) {
+    // The last ones predict further tokens.
     const std::uint32_t most = std::min(config.num_layers - 1, 1U);
     config.num_layers -= keys.integer(prefix + "nextn_predict_layers", 0, most, 0);
   }
   config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
   config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
-  config.intermediate_size = keys.integer(prefix + "feed_forward_length", 1, kMaxSize);
+  const std::optional<std::uint32_t> no_mlp = config.family == Family::kQwen35Moe ? std::optional(0U) : std::nullopt;
+  config.intermediate_size = keys.integer(prefix + "feed_forward_length", no_mlp ? 0 : 1, kMaxSize, no_mlp);
   config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
   if (config.family == Family::kLfm2 || config.family == Family::kLfm2Moe) {
     read_convolutions(keys, prefix, config);
@@ -99,8 +133,8 @@ void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
   for (const char* same : {"attention.value_length", "rope.dimension_count"}) {
     const std::uint32_t found = keys.integer(prefix + same, 1, kMaxSize, config.head_dim);
     if (found == config.head_dim) continue;
-    const bool turns_in_part =
-        config.family == Family::kPhi3 || config.family == Family::kGlm4 || config.family == Family::kGlm4Moe;
+    const bool turns_in_part = config.family == Family::kPhi3 || config.family == Family::kGlm4 ||
+                               config.family == Family::kGlm4Moe || has_linear_attention(config.family);
     if (turns_in_part && same == std::string_view("rope.dimension_count") && found < config.head_dim) {
       config.rope.turned_share = share_of(found, config.head_dim);
       continue;
@@ -108,6 +142,7 @@ void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
     keys.refuse(prefix + same, fmt::format("expected {}, the width of a head, found {}", config.head_dim, found));
   }
   config.rms_norm_eps = keys.number(prefix + "attention.layer_norm_rms_epsilon", 0.0, 1.0);
+  read_linear_attention(keys, prefix, config);
 }
 
 /// What goes with the tensors of read_long_factors().
@@ -309,11 +344,12 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 
 /// One of each architecture; what else a file says may make it another that shares the name.
 constexpr std::array kFamilies = {
-    Family::kLlama,      Family::kArcee,  Family::kMinistral3, Family::kQwen2,      Family::kQwen3,   Family::kSmolLm3,
-    Family::kGranite,    Family::kOlmo2,  Family::kGemma,      Family::kGemma2,     Family::kGemma3,  Family::kQwen3Moe,
-    Family::kOlmoe,      Family::kGptOss, Family::kPhi3,       Family::kHunYuan,    Family::kExaone4, Family::kSeedOss,
-    Family::kErnie45,    Family::kGlm4,   Family::kQwen2Moe,   Family::kGraniteMoe, Family::kLfm2,    Family::kGlm4Moe,
-    Family::kErnie45Moe, Family::kLfm2Moe};
+    Family::kLlama,    Family::kArcee,      Family::kMinistral3, Family::kQwen2,    Family::kQwen3,
+    Family::kSmolLm3,  Family::kGranite,    Family::kOlmo2,      Family::kGemma,    Family::kGemma2,
+    Family::kGemma3,   Family::kQwen3Moe,   Family::kOlmoe,      Family::kGptOss,   Family::kPhi3,
+    Family::kHunYuan,  Family::kExaone4,    Family::kSeedOss,    Family::kErnie45,  Family::kGlm4,
+    Family::kQwen2Moe, Family::kGraniteMoe, Family::kLfm2,       Family::kGlm4Moe,  Family::kErnie45Moe,
+    Family::kLfm2Moe,  Family::kQwen35,     Family::kQwen35Moe,  Family::kQwen3Next};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -8,6 +8,7 @@
 
 #include "names.h"
 #include "names_experts.h"
+#include "names_linear.h"
 
 namespace rondo::gguf {
 namespace {
@@ -22,11 +23,15 @@ std::optional<std::uint32_t> width_of_experts(const model::ModelConfig& config) 
   return config.intermediate_size / config.experts->choices;
 }
 
+std::optional<std::uint32_t> width_of_shared_expert(const model::ModelConfig& config) {
+  return config.family == Family::kQwen2Moe ? std::optional(config.intermediate_size) : std::nullopt;
+}
+
 void read_shared_expert(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   model::ExpertsConfig& experts = *config.experts;
-  if (config.family == Family::kQwen2Moe) {
+  if (config.family == Family::kQwen2Moe || has_linear_attention(config.family)) {
     experts.shared_width =
-        keys.integer(prefix + "expert_shared_feed_forward_length", 1, kMostOfAKind, config.intermediate_size);
+        keys.integer(prefix + "expert_shared_feed_forward_length", 1, kMostOfAKind, width_of_shared_expert(config));
   }
   if (!counts_shared_experts(config.family)) return;
   constexpr std::uint32_t kMost = 64;
@@ -66,7 +71,8 @@ void read_choice(KeyReader& keys, const std::string& prefix, model::ModelConfig&
 void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   const std::uint32_t count = keys.integer(prefix + "expert_count", 0, model::kMaxExperts, 0);
   constexpr std::array kWanted = {Family::kQwen2Moe,   Family::kQwen3Moe, Family::kOlmoe,      Family::kGptOss,
-                                  Family::kGraniteMoe, Family::kGlm4Moe,  Family::kErnie45Moe, Family::kLfm2Moe};
+                                  Family::kGraniteMoe, Family::kGlm4Moe,  Family::kErnie45Moe, Family::kLfm2Moe,
+                                  Family::kQwen35Moe,  Family::kQwen3Next};
   const bool wanted = std::ranges::count(kWanted, config.family) > 0;
   if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
   if (count != 0 && !wanted && config.family != Family::kLlama) {

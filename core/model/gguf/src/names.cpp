@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "names_experts.h"
+#include "names_linear.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 
@@ -44,7 +45,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks
 
 /// Files name the MLP's norm for what stands before it.
 bool names_by_place(Family family) {
-  return family == Family::kGptOss || family == Family::kSeedOss || family == Family::kGlm4Moe;
+  return family == Family::kGptOss || family == Family::kSeedOss || family == Family::kGlm4Moe ||
+         has_linear_attention(family);
 }
 
 /// Norms over the hidden size: their names follow from the place, not from the other name.
@@ -64,6 +66,11 @@ std::vector<std::pair<std::string, std::string_view>> own_parameters(const model
     const model::ExpertNames experts = model::expert_names(config);
     names.emplace_back(fmt::format("{}.{}", experts.module, experts.choice_bias), "exp_probs_b.bias");
   }
+  if (config.linear_attention) {
+    for (const auto& [theirs, ours] : {kDecay, kStepBias}) {
+      names.emplace_back(fmt::format("linear_attn.{}", theirs), ours);
+    }
+  }
   return names;
 }
 
@@ -79,6 +86,7 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   }
   if (config.fused_linears && fn(std::string_view("self_attn.qkv_proj"), std::string_view("attn_qkv"))) return;
   if (config.fused_mlp && fn(std::string_view("mlp.gate_up_proj"), std::string_view("ffn_up"))) return;
+  if (config.linear_attention && for_names_of_linear_attention(config, fn)) return;
   for (const auto& [theirs, ours] : kInBlocksOfLfm2) {
     if (config.short_convolution && fn(theirs, ours)) return;
   }
@@ -162,7 +170,7 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
 bool divides_no_frequencies(Family family) {
   return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
          family == Family::kErnie45Moe || family == Family::kGlm4 || family == Family::kGlm4Moe ||
-         family == Family::kLfm2 || family == Family::kLfm2Moe;
+         family == Family::kLfm2 || family == Family::kLfm2Moe || has_linear_attention(family);
 }
 
 /// In config.json, of those that readers have.
@@ -197,7 +205,7 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   const bool biased = config.attention_bias || config.attention_output_bias;
   const bool olmo =
       config.family == Family::kOlmo2 || config.family == Family::kOlmo3 || config.family == Family::kOlmoe;
-  const bool gemma = config.norms_add_one;
+  const bool gemma = config.norms_add_one && !config.linear_attention;
   const bool oss = config.family == Family::kGptOss;
   const bool qwen2_moe = config.family == Family::kQwen2Moe;
   if (biased && has_no_biases(config.family)) {
@@ -327,9 +335,11 @@ std::string architecture_name(Family family) {
     case Family::kPhi3:
       return "phi3";
     case Family::kQwen35:
+      return "qwen35";
     case Family::kQwen35Moe:
+      return "qwen35moe";
     case Family::kQwen3Next:
-      break;  // check_expressible() refuses it
+      return "qwen3next";
   }
   return "";
 }
@@ -344,8 +354,8 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
                          architecture_name(config.family), name_of(activation));
   }
-  for (const Complaint& complaint :
-       {complaint_of_layers(config), complaint_of_experts(config), complaint_of_weights(config)}) {
+  for (const Complaint& complaint : {complaint_of_layers(config), complaint_of_experts(config),
+                                     complaint_of_linear_attention(config), complaint_of_weights(config)}) {
     if (!complaint) continue;
     return invalid_input("{}: {}: {}; this model cannot be exported", origin, complaint->first, complaint->second);
   }
@@ -375,7 +385,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "block_count", config.num_layers);
   keys.add(prefix + "context_length", context_length(config));
   keys.add(prefix + "embedding_length", config.hidden_size);
-  keys.add(prefix + "feed_forward_length", config.intermediate_size);
+  if (config.intermediate_size != 0) keys.add(prefix + "feed_forward_length", config.intermediate_size);
   keys.add(prefix + "attention.head_count", config.num_heads);
   if (config.short_convolution) {
     std::vector<std::int32_t> heads;
@@ -407,6 +417,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
     const auto window = std::ranges::max_element(config.sliding_window);
     if (*window != 0) keys.add(prefix + "attention.sliding_window", *window);
   }
+  add_linear_attention_keys(prefix, config, keys);
   add_expert_keys(prefix, config, keys);
   keys.add(prefix + "vocab_size", config.vocab_size);
 }
@@ -462,40 +473,17 @@ std::optional<std::string> model_tensor_name(const model::ModelConfig& config, c
   return out;
 }
 
-bool is_convolution_weight(const std::string& name) { return name.ends_with(".shortconv.conv.weight"); }
+bool is_convolution_weight(const std::string& name) {
+  return name.ends_with(".shortconv.conv.weight") || name.ends_with(".ssm_conv1d.weight");
+}
 
 bool stays_wide(const std::string& name) {
   return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias") || is_convolution_weight(name);
 }
 
 float stored_offset(const model::ModelConfig& config, const std::string& name) {
-  return config.norms_add_one && name.ends_with("norm.weight") ? 1.0F : 0.0F;
-}
-
-Interleaved interleaved_heads(const model::ModelConfig& config, const std::string& name) {
-  const std::string architecture = architecture_name(config.family);
-  constexpr std::array<std::string_view, 9> kNeighbours = {"llama",    "arcee",   "ernie4_5", "ernie4_5-moe", "glm4",
-                                                           "mistral3", "smollm3", "granite",  "granitemoe"};
-  if (std::ranges::count(kNeighbours, architecture) == 0) return {};
-  const std::uint32_t turned = model::turned_channels(config, config.rope);
-  if (name.find(".q_proj.") != std::string::npos) return {config.num_heads, turned};
-  if (name.find(".k_proj.") != std::string::npos) return {config.num_kv_heads, turned};
-  return {};
-}
-
-std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved) {
-  if (interleaved.heads == 0) return row;
-  const std::uint64_t in_head = row % (rows / interleaved.heads);
-  if (in_head >= interleaved.turned) return row;
-  return row - in_head + in_head / 2 + in_head % 2 * (interleaved.turned / 2);
-}
-
-std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved) {
-  if (interleaved.heads == 0) return row;
-  const std::uint64_t in_head = row % (rows / interleaved.heads);
-  const std::uint64_t half = interleaved.turned / 2;
-  if (in_head >= interleaved.turned) return row;
-  return row - in_head + in_head % half * 2 + in_head / half;
+  const bool is_norm = name.ends_with("norm.weight") && !name.ends_with(".linear_attn.norm.weight");
+  return config.norms_add_one && is_norm ? 1.0F : 0.0F;
 }
 
 std::vector<float> frequency_divisors(const model::ModelConfig& config) {

@@ -14,7 +14,7 @@ namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for
 /// OLMo 3), gemma, gemma2, gemma3, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss,
-/// ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2, lfm2moe.
+/// ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2, lfm2moe, qwen35, qwen35moe, qwen3next.
 std::string architecture_name(model::Family family);
 
 /// Files say what embeddings, scores, residuals and logits are multiplied by.
@@ -97,24 +97,9 @@ bool normalises_shares(model::Family family);
 /// expert_gating_func: scores of experts are sigmoids of logits.
 inline constexpr std::uint32_t kSigmoids = 2;
 
-/// What a tensor's numbers have more in a file than in a model: Gemma's norms are stored with the one that they add.
+/// What a tensor's numbers have more in a file than in a model: norms of Gemma and Qwen3.5 are stored with the one that
+/// they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);
-
-/// Of a tensor's `heads` heads, 0 for none, the first `turned` rows are interleaved: llama's readers (those of arcee,
-/// ernie4_5, glm4, mistral3, smollm3, granite and granitemoe too) rotate neighbouring rows (2i, 2i + 1) where devices
-/// rotate (i, i
-/// + turned / 2).
-struct Interleaved {
-  std::uint32_t heads = 0;
-  std::uint32_t turned = 0;
-};
-Interleaved interleaved_heads(const model::ModelConfig& config, const std::string& name);
-
-/// The row of a tensor that goes to place `row` of its `rows`.
-std::uint64_t source_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved);
-
-/// The place of row `row` of a tensor whose rows were moved by source_row().
-std::uint64_t stored_row(std::uint64_t row, std::uint64_t rows, const Interleaved& interleaved);
 
 /// What each rotary frequency is divided by with llama3's scaling; empty for every other kind.
 std::vector<float> frequency_divisors(const model::ModelConfig& config);

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "names.h"
+#include "names_linear.h"
 #include "rondo/model/parameters.h"
 
 namespace rondo::gguf {
@@ -34,7 +35,7 @@ bool lead(const std::vector<bool>& dense_blocks) {
 
 bool names_width_of_experts(Family family) {
   return family == Family::kQwen2Moe || family == Family::kQwen3Moe || family == Family::kGptOss ||
-         counts_leading_blocks(family);
+         counts_leading_blocks(family) || has_linear_attention(family);
 }
 
 bool counts_shared_experts(Family family) { return family == Family::kGlm4Moe || family == Family::kErnie45Moe; }

@@ -15,8 +15,11 @@ namespace {
 using Json = nlohmann::json;
 
 /// Patterns and the names under which readers of GGUF have them.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kPatterns = {
-    {{kLlama3Pattern, "llama-bpe"}, {kQwen2Pattern, "qwen2"}, {kTekkenPattern, "tekken"}, {kGpt4oPattern, "gpt-4o"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPatterns = {{{kLlama3Pattern, "llama-bpe"},
+                                                                                     {kQwen2Pattern, "qwen2"},
+                                                                                     {kQwen35Pattern, "qwen35"},
+                                                                                     {kTekkenPattern, "tekken"},
+                                                                                     {kGpt4oPattern, "gpt-4o"}}};
 
 std::string word(const Json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_string()) return {};
@@ -82,7 +85,7 @@ absl::StatusOr<std::string> splitting_name(const Json& tokenizer, const std::str
   }
   return invalid_input(
       "{}: pre_tokenizer: GGUF has no name for how this tokenizer cuts text; expected that of gpt-2, smollm, "
-      "llama-bpe, dbrx, qwen2, tekken or gpt-4o",
+      "llama-bpe, dbrx, qwen2, qwen35, tekken or gpt-4o",
       origin);
 }
 
