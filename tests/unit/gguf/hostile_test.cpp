@@ -9,6 +9,7 @@
 #include "rondo/gguf/import.h"
 #include "rondo/model/init.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stored_weights.h"
 #include "stored_file.h"
 
 namespace rondo::gguf {
@@ -188,25 +189,27 @@ TEST(StoredFile, GapsAndLargerAlignment_AreLegal) {
 }
 
 /// A whole model in a file.
-std::string model_bytes(const fs::path& folder, const char* quantization) {
+std::string model_bytes(const fs::path& folder, const char* quantization, const char* arch = "llama") {
   model::InitOptions options;
-  options.arch = "llama";
+  options.arch = arch;
   options.hidden_size = 32;
   options.intermediate_size = 32;
+  options.num_experts = 2;
   EXPECT_TRUE(model::init_model(options, folder / "model").ok());
   const auto config = *model::load_config(folder / "model");
-  const auto files = *model::TensorFiles::open_model(folder / "model");
+  const auto files = *model::open_weights(config, folder / "model");
   EXPECT_TRUE(export_model(Documents(folder / "model"), config, files, quantization, folder / "good.gguf").ok());
   return *read_file(folder / "good.gguf");
 }
 
-TEST(ImportFuzz, DamagedFiles_AreReadOrRefused) {
+/// How many of `rounds` damaged files are refused before their tensors are read.
+std::size_t refused_of_damaged(const char* arch, int rounds) {
   const fs::path folder = fresh_folder();
-  const std::string good = model_bytes(folder, "q8_0");
+  const std::string good = model_bytes(folder, "q8_0", arch);
   const std::size_t head = open_stored_file(folder / "good.gguf")->head.size();
   std::mt19937 random(7);
   std::size_t refused = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     std::string bytes = good;
     for (std::uint32_t i = 0; i <= random() % 4; ++i) bytes[random() % head] = static_cast<char>(random());
     if (round % 5 == 0) bytes.resize(random() % bytes.size());
@@ -228,7 +231,13 @@ TEST(ImportFuzz, DamagedFiles_AreReadOrRefused) {
       model::TensorFiles::read_as_float32(view, values);
     }
   }
-  EXPECT_GT(refused, 300U);
+  return refused;
+}
+
+TEST(ImportFuzz, DamagedFiles_AreReadOrRefused) { EXPECT_GT(refused_of_damaged("llama", 1500), 300U); }
+
+TEST(ImportFuzz, DamagedFilesOfLinearAttention_AreReadOrRefused) {
+  EXPECT_GT(refused_of_damaged("qwen3_5_moe_text", 600), 120U);
 }
 
 TEST(ImportFuzz, EveryCut_IsRefused) {

@@ -1,10 +1,12 @@
 // Linear attention in files: where rows and columns of heads lie, which numbers are written otherwise, and adapters.
 #include <cmath>
+#include <cstring>
 
 #include "files.h"
 #include "names.h"
 #include "names_linear.h"
 #include "reader.h"
+#include "rondo/base/file.h"
 #include "rondo/gguf/export.h"
 #include "rondo/gguf/import.h"
 #include "rondo/model/config_documents.h"
@@ -13,6 +15,7 @@
 #include "rondo/model/stored_weights.h"
 #include "row_order.h"
 #include "small_model.h"
+#include "stored_file.h"
 
 namespace rondo::gguf {
 namespace {
@@ -29,8 +32,9 @@ constexpr std::size_t kValueHeads = 6;
 /// Value heads lie in models as (key head, number), in files as (number, key head).
 constexpr std::size_t kHeadAt[] = {0, 3, 1, 4, 2, 5};
 
-Model make_model(const std::string& arch) {
+Model make_model(const std::string& arch, std::uint32_t layers = 4) {
   model::InitOptions options = options_of(arch, kHidden, 64);
+  options.num_hidden_layers = layers;
   options.num_attention_heads = kValueHeads;
   options.num_key_value_heads = kKeyHeads;
   const fs::path folder = fresh_folder() / "model";
@@ -55,11 +59,31 @@ std::vector<float> in_order_of_files(const std::vector<float>& values, std::size
   return moved;
 }
 
-ReadFile export_of(const Model& m) {
-  const fs::path output = m.folder.parent_path() / "m.gguf";
+fs::path exported(const Model& m) {
+  fs::path output = m.folder.parent_path() / "m.gguf";
   const absl::Status status = export_model(Documents(m.folder), m.config, m.files, "f32", output);
   EXPECT_TRUE(status.ok()) << status;
-  return read_gguf(output);
+  return output;
+}
+
+ReadFile export_of(const Model& m) { return read_gguf(exported(m)); }
+
+/// The same number in the place of the one behind the first `name`, `gap` bytes after it.
+template <typename Number>
+void overwrite(std::string& bytes, const std::string& name, std::size_t gap, Number number) {
+  const std::size_t place = bytes.find(name);
+  ASSERT_NE(place, std::string::npos) << name;
+  std::memcpy(bytes.data() + place + name.size() + gap, &number, sizeof number);
+}
+
+/// A key of an integer as it stands in a file.
+std::string key_bytes(const std::string& name, std::uint32_t value) {
+  const std::uint64_t size = name.size();
+  const std::uint32_t type = 4;
+  std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
+  bytes += name;
+  bytes.append(reinterpret_cast<const char*>(&type), sizeof type);
+  return bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 TEST(Order, OfAStretch_TurnsRowsIntoColumns) {
@@ -146,6 +170,54 @@ TEST(LinearAttention, OfQwen3Next_HasQueriesKeysAndValuesTogetherAndTheGateApart
   EXPECT_EQ(floats_of(file.tensors.at("blk.1.ssm_ba.weight")), stored_values(m, module + "in_proj_ba.weight"));
   EXPECT_EQ(floats_of(file.tensors.at("blk.1.ssm_dt.bias")), stored_values(m, module + "dt_bias"));
   EXPECT_EQ(file.keys.count("qwen3next.rope.dimension_sections"), 0U);
+}
+
+TEST(LinearAttention, BlocksThatPredictFurtherTokens_ArePassedOver) {
+  const Model m = make_model("qwen3_5_text", 5);
+  const fs::path file = exported(m);
+  std::string bytes = *read_file(file);
+  // Behind the head, in as many bytes as leave the data aligned.
+  const std::string more = key_bytes("qwen35.nextn_predict_layers", 1) + key_bytes("extra", 0);
+  ASSERT_EQ(more.size(), 64U);
+  bytes.insert(24, more);
+  std::uint64_t keys = 0;
+  std::memcpy(&keys, bytes.data() + 16, sizeof keys);
+  keys += 2;
+  std::memcpy(bytes.data() + 16, &keys, sizeof keys);
+  test::put(file, bytes);
+  const auto documents = import_documents(file);
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const model::ModelConfig config = *model::load_config(*documents);
+  EXPECT_EQ(config.num_layers, 4U);
+  const auto tensors = import_tensors(file);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_TRUE(model::check_model_tensors(config, *tensors).ok());
+  const std::string name = "model.layers.3.self_attn.o_proj.weight";
+  EXPECT_EQ(values_of(*tensors, name), values_of(m.files, name));
+}
+
+TEST(LinearAttention, FilesWhoseNumbersCannotBe_AreRefused) {
+  const Model m = make_model("qwen3_5_text");
+  const fs::path file = exported(m);
+  const std::string good = *read_file(file);
+  std::string bytes = good;
+  overwrite(bytes, "qwen35.ssm.inner_size", 4, std::uint32_t{40});
+  test::put(file, bytes);
+  expect_refused(import_documents(file).status(), {"qwen35.ssm.inner_size", "expected 48, 6 heads of 8, found 40"});
+  bytes = good;
+  overwrite(bytes, "qwen35.ssm.group_count", 4, std::uint32_t{4});
+  test::put(file, bytes);
+  expect_refused(import_documents(file).status(), {"linear_num_value_heads", "multiple of linear_num_key_heads"});
+  // Of the first block's decays the second.
+  test::put(file, good);
+  const auto opened = open_stored_file(file);
+  const auto at = reinterpret_cast<const char*>(opened->tensors.at("blk.0.ssm_a").data.data()) -
+                  reinterpret_cast<const char*>(opened->head.data());
+  bytes = good;
+  const float positive = 0.25F;
+  std::memcpy(bytes.data() + at + sizeof positive, &positive, sizeof positive);
+  test::put(file, bytes);
+  expect_refused(import_tensors(file).status(), {"blk.0.ssm_a", "expected negative numbers"});
 }
 
 /// An adapter with numbers of its own in every factor, beside the model that it is for.
