@@ -483,6 +483,55 @@ TEST(ImportConfig, ExpertsThatAreNotThere_AreRefused) {
   expect_refused(read_with([](Keys& keys) { add_experts(keys, 4); }), {"llama.expert_used_count", "1 to 3"});
 }
 
+TEST(ImportTensors, GateAndUpOfExpertsInOneTensor_ComeBackApart) {
+  const Model m = make_model("qwen3_moe", fresh_folder() / "model");
+  const StoredFile stored = *open_stored_file(exported(m, "f32"));
+  // The same file but for block 1, whose gates and ups are joined; of its keys those that are needed.
+  Keys keys;
+  keys.add("general.architecture", "qwen3moe");
+  const auto integer = [&](const char* name, std::uint32_t value) { keys.add(std::string("qwen3moe.") + name, value); };
+  integer("block_count", 2);
+  integer("context_length", 2048);
+  integer("embedding_length", 64);
+  integer("feed_forward_length", 96);
+  integer("expert_feed_forward_length", 96);
+  integer("expert_count", 8);
+  integer("expert_used_count", 2);
+  integer("attention.head_count", 4);
+  integer("attention.head_count_kv", 2);
+  keys.add("qwen3moe.attention.layer_norm_rms_epsilon", 1e-5F);
+  std::vector<Tensor> tensors;
+  for (const auto& [name, tensor] : stored.tensors) {
+    if (name == "blk.1.ffn_up_exps.weight") continue;
+    std::vector<std::uint64_t> shape = tensor.shape;
+    const bool joined = name == "blk.1.ffn_gate_exps.weight";
+    if (joined) shape[1] *= 2;
+    tensors.push_back({joined ? "blk.1.ffn_gate_up_exps.weight" : name, shape, TensorType::kF32});
+  }
+  const auto bytes_of = [&](const std::string& name) { return stored.tensors.at(name).data; };
+  const fs::path file = fresh_folder() / "m.gguf";
+  const auto fill = [&](std::size_t index, std::span<std::byte> out) {
+    if (tensors[index].name != "blk.1.ffn_gate_up_exps.weight") {
+      std::ranges::copy(bytes_of(tensors[index].name), out.begin());
+      return absl::OkStatus();
+    }
+    constexpr std::size_t kMatrix = 96UL * 64 * sizeof(float);
+    for (std::size_t expert = 0; expert < 8; ++expert) {
+      const auto gate = bytes_of("blk.1.ffn_gate_exps.weight").subspan(expert * kMatrix, kMatrix);
+      const auto up = bytes_of("blk.1.ffn_up_exps.weight").subspan(expert * kMatrix, kMatrix);
+      std::ranges::copy(gate, out.subspan(2 * expert * kMatrix).begin());
+      std::ranges::copy(up, out.subspan((2 * expert + 1) * kMatrix).begin());
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(write_container(file, keys, tensors, fill).ok());
+  const auto found = import_tensors(file);
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const model::ParameterSpec& spec : model::model_parameters(m.config)) {
+    EXPECT_EQ(values_of(*found, spec.name), values_of(m.files, spec.name)) << spec.name;
+  }
+}
+
 TEST(ImportTensors, ExpertsOfAnotherNumber_AreRefused) {
   const Model m = make_model("mixtral", fresh_folder() / "model");
   const fs::path file = exported(m, "f32");

@@ -61,19 +61,20 @@ struct StoredRows {
 };
 
 /// The matrices of all experts, each a view of its own.
-absl::Status add_stack(const std::vector<std::string>& names, StoredTensor& tensor, const model::TensorView& like,
-                       std::vector<model::TensorView>& views) {
-  if (tensor.shape.size() != 3 || tensor.shape[0] != names.size()) {
+absl::Status add_stack(const std::vector<std::string>& names, std::uint32_t experts, StoredTensor& tensor,
+                       const model::TensorView& like, std::vector<model::TensorView>& views) {
+  const std::size_t of_expert = names.size() / experts;
+  if (tensor.shape.size() != 3 || tensor.shape[0] != experts || tensor.shape[1] % of_expert != 0) {
     return invalid_input("{}: tensor {}: expected the matrices of {} experts", like.file, name_in_quotes(like.name),
-                         names.size());
+                         experts);
   }
   const std::size_t bytes = tensor.data.size() / names.size();
-  for (std::size_t expert = 0; expert < names.size(); ++expert) {
+  for (std::size_t matrix = 0; matrix < names.size(); ++matrix) {
     model::TensorView view = like;
-    view.name = names[expert];
-    view.shape = {tensor.shape[1], tensor.shape[2]};
-    view.data = tensor.data.subspan(expert * bytes, bytes);
-    view.decode = [coding = tensor.coding, data = tensor.data, begin = expert * view.elements()](
+    view.name = names[matrix];
+    view.shape = {tensor.shape[1] / of_expert, tensor.shape[2]};
+    view.data = tensor.data.subspan(matrix * bytes, bytes);
+    view.decode = [coding = tensor.coding, data = tensor.data, begin = matrix * view.elements()](
                       std::uint64_t first, std::span<float> out) { decode_stretch(*coding, data, begin + first, out); };
     if (tensor.coding->name == "mxfp4") {
       view.copy_mxfp4 = [data = view.data](std::span<std::byte> codes, std::span<std::byte> scales) {
@@ -103,13 +104,13 @@ absl::Status add_view(const model::ModelConfig& config, StoredTensor& tensor, mo
   if (is_convolution_weight(name) && view.shape.size() == 2) view.shape.insert(view.shape.begin() + 1, 1);
   const std::uint64_t rows = view.shape.front();
   const StoredRows numbers{tensor.coding,
-                     tensor.data,
-                     rows,
-                     view.elements() / rows,
-                     order_of_rows(config, view.name),
-                     order_of_columns(config, view.name),
-                     stored_offset(config, view.name),
-                     is_decay(view.name)};
+                           tensor.data,
+                           rows,
+                           view.elements() / rows,
+                           order_of_rows(config, view.name),
+                           order_of_columns(config, view.name),
+                           stored_offset(config, view.name),
+                           is_decay(view.name)};
   if (!suits(numbers.of_rows, rows) || !suits(numbers.of_columns, numbers.width)) {
     return invalid_input("{}: tensor {}: expected rows of whole heads, found {} of {}", view.file, name_in_quotes(name),
                          rows, numbers.width);
@@ -166,7 +167,7 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
     view.data = tensor.data;
     view.file = file.origin();
     if (const std::vector<std::string> names = model_names_of_stack(config, name); !names.empty()) {
-      RONDO_RETURN_IF_ERROR(add_stack(names, tensor, view, views));
+      RONDO_RETURN_IF_ERROR(add_stack(names, config.experts->count, tensor, view, views));
       continue;
     }
     RONDO_RETURN_IF_ERROR(add_view(config, tensor, std::move(view), views));

@@ -147,11 +147,15 @@ std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, 
   std::vector<std::string> names;
   const auto place = in_block(name, kBlocks);
   if (!config.experts || !place) return names;
+  const model::ExpertNames experts = model::expert_names(config);
+  std::vector<const char*> parts;
   for (const auto& [theirs, ours] : experts_in_blocks(config)) {
-    if (place->second != std::string(ours) + ".weight") continue;
-    for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
-      names.push_back(fmt::format("{}{}.{}.experts.{}.{}.weight", kLayers, place->first,
-                                  model::expert_names(config).module, expert, theirs));
+    if (place->second == std::string(ours) + ".weight") parts = {theirs};
+  }
+  if (place->second == "ffn_gate_up_exps.weight") parts = {experts.gate, experts.up};
+  for (std::uint32_t expert = 0; expert < config.experts->count && !parts.empty(); ++expert) {
+    for (const char* part : parts) {
+      names.push_back(fmt::format("{}{}.{}.experts.{}.{}.weight", kLayers, place->first, experts.module, expert, part));
     }
   }
   return names;
