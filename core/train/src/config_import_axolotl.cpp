@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "config_import.h"
@@ -126,6 +127,28 @@ void translate_chat_template(Import& import, const std::string& theirs) {
   import.refuse(theirs, "the model's own template is used; put another into its tokenizer_config.json");
 }
 
+/// Axolotl makes a share of the run of it.
+void translate_times_an_epoch(Import& import, const std::string& theirs) {
+  const bool saves = theirs.starts_with("save");
+  const std::string times = import.text(theirs);
+  if (is_off(times)) return import.leave_out(theirs, "it is off");
+  if (times == "1") {
+    import.take(theirs, saves ? "save_strategy" : "eval_strategy", "epoch");
+    return;
+  }
+  const std::string epochs = import.text("num_epochs");
+  double share = 1;
+  for (const std::string& text : {times, epochs.empty() ? std::string("1") : epochs}) {
+    double number = 0;
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (read.ec != std::errc() || read.ptr != text.data() + text.size() || !(number > 0)) {
+      return import.refuse(theirs, fmt::format("give {} as a number of steps", saves ? "save_steps" : "eval_steps"));
+    }
+    share /= number;
+  }
+  import.take(theirs, saves ? "save_steps" : "eval_steps", fmt::format("{}", share), "a share of the run");
+}
+
 void finish_axolotl(Import& import) {
   const bool adapts = import.given("adapter").IsDefined();
   if (!adapts) import.assume("finetuning_type", "full", "no adapter: every weight is trained");
@@ -224,12 +247,11 @@ std::vector<ImportRule> axolotl_rules() {
        {"rl", "reward_model", "process_reward_model", "dpo_beta", "kto_desirable_weight"},
        "",
        "only supervised fine-tuning: the result would be another"},
-      {Kind::kRefuse, {"saves_per_epoch"}, "", "checkpoints come by steps: give save_steps"},
-      {Kind::kRefuse, {"evals_per_epoch"}, "", "evaluations come by steps: give eval_steps"},
+      {Kind::kBy, {"saves_per_epoch", "evals_per_epoch"}, "", "", &translate_times_an_epoch},
       {Kind::kBy, {"save_steps", "eval_steps", "logging_steps"}, "", "", &translate_steps},
       {Kind::kBy, {"save_strategy", "eval_strategy", "evaluation_strategy"}, "", "", &translate_strategy},
       {Kind::kBy, {"resume_from_checkpoint", "auto_resume_from_checkpoints"}, "", "", &translate_resume},
-      {Kind::kRefuse, {"early_stopping_patience"}, "", "the run has the length that it is given"},
+      {Kind::kTake, {"early_stopping_patience"}, "early_stopping_patience"},
       {Kind::kLeaveOut,
        {"eval_table_size", "eval_max_new_tokens", "eval_causal_lm_metrics", "save_safetensors", "strict", "debug",
         "save_only_model", "load_best_model_at_end_metric"},

@@ -1,7 +1,4 @@
 // Rules that Axolotl's and LLaMA-Factory's keys share: most of them are Hugging Face's.
-#include <array>
-#include <charconv>
-
 #include "config_import.h"
 #include "config_keys.h"
 
@@ -68,11 +65,6 @@ void translate_resume(Import& import, const std::string& theirs) {
 
 void translate_steps(Import& import, const std::string& theirs) {
   const std::string value = import.text(theirs);
-  double number = 0;
-  const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (read.ec == std::errc() && number > 0 && number < 1) {
-    return import.refuse(theirs, "a share of the run; give a number of steps");
-  }
   if (is_off(value)) return import.leave_out(theirs, "it is off");
   import.take(theirs, theirs, value);
 }

@@ -69,6 +69,7 @@ struct Key {
   std::vector<std::string> unavailable = {};
   bool list = false;  // comma-separated; a YAML list is joined by commas
   bool map = false;   // a list of name=value; a YAML map is written so
+  bool of_run = false;  // a whole number, or below 1 a share of the run's steps
   bool bare = false;  // a word without a flag is its value, for verbs that read no configuration file
 };
 

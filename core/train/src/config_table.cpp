@@ -32,6 +32,7 @@ struct Entry : Key {
   Entry below(double high) && { return range.high = high, range.below_high = true, std::move(*this); }
   Entry listed() && { return list = true, std::move(*this); }
   Entry mapped() && { return list = map = true, std::move(*this); }
+  Entry or_share_of_run() && { return of_run = true, std::move(*this); }
   Entry as_word() && { return bare = true, std::move(*this); }
 };
 
@@ -252,14 +253,22 @@ std::vector<Entry> file_keys() {
   return {
       Entry(kTrain | kInit | kMerge | kDoctor, "output_dir", &Config::output_dir,
             "folder for the result, without an earlier run in it"),
-      Entry(kTrain, "save_steps", &Config::save_steps, "steps between checkpoints; 0: none").to(kManySteps),
+      Entry(kTrain, "save_steps", &Config::save_steps,
+            "steps between checkpoints, or below 1 a share of the run's; 0: none")
+          .to(kManySteps)
+          .or_share_of_run(),
       Entry(kTrain, "save_total_limit", &Config::save_total_limit,
             "checkpoints kept: the newest ones and the best; 0: all")
           .to(kManySteps),
-      Entry(kTrain, "eval_steps", &Config::eval_steps, "steps between evaluations; 0: one at the end").to(kManySteps),
-      Entry(kTrain, "logging_steps", &Config::logging_steps, "steps between lines of metrics.jsonl")
-          .from(1)
-          .to(kManySteps),
+      Entry(kTrain, "eval_steps", &Config::eval_steps,
+            "steps between evaluations, or below 1 a share of the run's; 0: one at the end")
+          .to(kManySteps)
+          .or_share_of_run(),
+      Entry(kTrain, "logging_steps", &Config::logging_steps,
+            "steps between lines of metrics.jsonl, or below 1 a share of the run's")
+          .above(0)
+          .to(kManySteps)
+          .or_share_of_run(),
       Entry(kTrain, "resume_from_checkpoint", &Config::resume_from_checkpoint,
             "auto (the newest in output_dir, if there is one), or a checkpoint's folder")
           .written({{"true", "auto"}, {"True", "auto"}, {"false", ""}, {"False", ""}}),

@@ -144,6 +144,7 @@ absl::Status set_number(const Key& key, std::string_view text, const std::string
   if constexpr (std::is_floating_point_v<Number>) {
     if (!std::isfinite(value)) return unexpected(key, origin, text);
     if (value == 0) value = 0;  // -0 is 0
+    if (key.of_run && value > 1 && value != std::floor(value)) return unexpected(key, origin, text);
   }
   if (is_refused(key, fmt::format("{}", value))) return not_available(key, origin, text);
   if (!in_range(key.range, static_cast<double>(value))) return unexpected(key, origin, text);
@@ -185,8 +186,9 @@ std::string expectation(const Key& key) {
           return key.list ? "names with a comma between them" : "text";
         } else {
           if (key.range.low == key.range.high) return fmt::format("{}", key.range.low);
-          const char* kind = std::is_floating_point_v<Value> ? "a number" : "a whole number";
-          return fmt::format("{} {}", kind, range_text(key.range));
+          const bool whole = !std::is_floating_point_v<Value> || key.of_run;
+          return fmt::format("a {}number {}{}", whole ? "whole " : "", range_text(key.range),
+                             key.of_run ? ", or below 1 a share of the run's steps" : "");
         }
       },
       key.member);

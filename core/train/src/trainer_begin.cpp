@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -127,13 +128,21 @@ absl::Status Trainer::check_vocabulary() const {
   return absl::OkStatus();
 }
 
+/// As transformers takes a share: rounded up.
+std::uint64_t steps_between(double given, std::uint64_t of_run) {
+  return static_cast<std::uint64_t>(given < 1 ? std::ceil(given * static_cast<double>(of_run)) : given);
+}
+
 absl::Status Trainer::lay_out_steps() {
   if (config_.reduction_group == 0) {
     config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
   }
   RONDO_ASSIGN_OR_RETURN(total_steps_, steps_of_run(config_, *loader_));
   lengths_ = lengths_of_run(*loader_, total_steps_, evaluation_loader_);
-  if (config_.logging_steps > 0) text_and_data_ += total_steps_ / config_.logging_steps * sizeof(LogEntry);
+  state_.logging_steps = steps_between(config_.logging_steps, total_steps_);
+  state_.eval_steps = steps_between(config_.eval_steps, total_steps_);
+  state_.save_steps = steps_between(config_.save_steps, total_steps_);
+  text_and_data_ += total_steps_ / state_.logging_steps * sizeof(LogEntry);
   RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
   state_.max_steps = total_steps_;
   state_.num_train_epochs = config_.num_train_epochs;
@@ -143,9 +152,6 @@ absl::Status Trainer::lay_out_steps() {
   add_method(model_.architecture->method(), state_.settings);
   state_.numerics_class = machine_.numerics_class;
   state_.early_stopping = {config_.early_stopping_patience, config_.early_stopping_threshold};
-  state_.logging_steps = config_.logging_steps;
-  state_.eval_steps = config_.eval_steps;
-  state_.save_steps = config_.save_steps;
   state_.train_batch_size = config_.per_device_train_batch_size;
   return absl::OkStatus();
 }

@@ -13,7 +13,7 @@ namespace rondo::train {
 bool Trainer::evaluates_after(std::uint64_t step) {
   if (machine_.phantom) return false;
   if (config_.eval_strategy == "epoch") return loader_->ends_epoch(step);
-  return config_.eval_strategy == "steps" && config_.eval_steps > 0 && step % config_.eval_steps == 0;
+  return config_.eval_strategy == "steps" && state_.eval_steps > 0 && step % state_.eval_steps == 0;
 }
 
 bool Trainer::saves_after(std::uint64_t step) {
@@ -21,7 +21,7 @@ bool Trainer::saves_after(std::uint64_t step) {
   const bool keeps_best = config_.load_best_model_at_end || config_.save_strategy == "best";
   if (keeps_best && state_.best.step == step) return true;
   if (config_.save_strategy == "epoch") return loader_->ends_epoch(step);
-  return config_.save_strategy == "steps" && config_.save_steps > 0 && step % config_.save_steps == 0;
+  return config_.save_strategy == "steps" && state_.save_steps > 0 && step % state_.save_steps == 0;
 }
 
 /// The weights of the best evaluation into the store, where they are not there already. Whether it then holds others

@@ -199,8 +199,7 @@ absl::Status Trainer::log_step(std::uint64_t step, const schedule::StepResult& r
           describe_spike(step, loss, *spike, records_of(*loader_, data_.train, step - 1), data_.train.report.path));
     }
   }
-  if (config_.logging_steps == 0 || (step % config_.logging_steps != 0 && step != total_steps_))
-    return absl::OkStatus();
+  if (step % state_.logging_steps != 0 && step != total_steps_) return absl::OkStatus();
   if (!result.skipped) {
     state_.log_history.push_back({step, report.epoch, loss, result.grad_norm, report.learning_rate, false});
   }

@@ -148,6 +148,18 @@ void fill_disk_of(const std::string& name) {
   ::close(full);
 }
 
+TEST_F(Run, StepsBelowOne_AreAShareOfTheRunsRoundedUp) {
+  config_.save_steps = 0.4;  // 2.4 of 6
+  config_.logging_steps = 0.3;
+  std::vector<std::uint64_t> logged;
+  witness_.at_step = [&logged](std::uint64_t step) { logged.push_back(step); };
+  ASSERT_TRUE(run().ok());
+  EXPECT_THAT(logged, testing::ElementsAre(2, 4, 6));
+  for (const std::uint64_t step : {1U, 2U, 4U, 5U}) EXPECT_FALSE(is_checkpoint(step)) << step;
+  EXPECT_TRUE(is_checkpoint(3));
+  EXPECT_TRUE(is_checkpoint(6));
+}
+
 TEST_F(Run, MetricsThatCannotBeWritten_CostNoStep) {
   config_.save_steps = 0;
   witness_.at_step = [](std::uint64_t step) {

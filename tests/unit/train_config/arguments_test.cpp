@@ -137,6 +137,8 @@ TEST(Flags, Values_AreRefusedOutsideTheirRange) {
                                         "--recompute=some",
                                         "--shuffle=maybe",
                                         "--logging_steps=0",
+                                        "--save_steps=2.5",
+                                        "--save_steps=-0.5",
                                         "--val_size=-0.1",
                                         "--val_size=1.5",
                                         "--devices=",

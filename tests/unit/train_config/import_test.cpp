@@ -104,7 +104,8 @@ special_tokens:
   EXPECT_EQ(config.lr_scheduler_type, "cosine");
   EXPECT_EQ(config.warmup_steps, 10U);
   EXPECT_EQ(config.dtype, "bf16");
-  EXPECT_EQ(imported.by_key.at("saves_per_epoch").outcome, "not understood");
+  EXPECT_EQ(config.save_strategy, "epoch");
+  EXPECT_EQ(config.eval_steps, 1.0 / 16);  // four in each of four epochs
   EXPECT_EQ(imported.by_key.at("special_tokens").outcome, "left out");
   EXPECT_EQ(imported.by_key.at("micro_batch_size").outcome, "taken");
 }
@@ -183,6 +184,39 @@ unfrozen_parameters:
   EXPECT_EQ(imported.config.max_steps, 0U);
   EXPECT_EQ(imported.config.resume_from_checkpoint, "auto");
   EXPECT_THAT(imported.by_key.at("deepspeed").note, HasSubstr("rondo plan"));
+}
+
+TEST(Import, StepsOfAShareAndEarlyEnds_KeepWhatTheyMean) {
+  const Imported axolotl = import(R"(
+base_model: m
+datasets: [{path: a.jsonl, type: alpaca}]
+sequence_len: 64
+micro_batch_size: 1
+val_set_size: 0.1
+saves_per_epoch: 0
+evals_per_epoch: 1
+early_stopping_patience: 3
+output_dir: out
+)");
+  EXPECT_EQ(axolotl.by_key.at("saves_per_epoch").outcome, "left out");
+  EXPECT_EQ(axolotl.config.eval_strategy, "epoch");
+  EXPECT_EQ(axolotl.config.early_stopping_patience, 3U);
+  const Imported factory = import(R"(
+stage: sft
+model_name_or_path: m
+dataset: a.jsonl
+finetuning_type: lora
+val_size: 0.1
+save_steps: 0.2
+eval_steps: 0.1
+mask_history: true
+early_stopping_steps: 2
+output_dir: out
+)");
+  EXPECT_EQ(factory.config.save_steps, 0.2);
+  EXPECT_EQ(factory.config.eval_steps, 0.1);
+  EXPECT_TRUE(factory.config.mask_history);
+  EXPECT_EQ(factory.config.early_stopping_patience, 2U);
 }
 
 TEST(ImportAxolotl, WhatHasNoCounterpart_IsNamed) {

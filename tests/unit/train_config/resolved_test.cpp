@@ -33,12 +33,13 @@ class Randomiser {
     return key.list ? "q_proj,v_proj" : values[below(values.size())];
   }
   std::string typed(const config::Key& key, double) {
-    const double high = std::min(key.range.high, 1e9);
+    if (key.of_run && below(2) == 0) return typed(key, std::uint64_t{});
+    const double high = key.of_run ? 1 : std::min(key.range.high, 1e9);
     return fmt::format("{}", std::uniform_real_distribution<double>(key.range.low, high)(random_));
   }
   template <typename Whole>
   std::string typed(const config::Key& key, Whole) {
-    const auto low = static_cast<std::uint64_t>(key.range.low);
+    const auto low = static_cast<std::uint64_t>(key.range.low) + (key.range.above_low ? 1U : 0U);
     const auto high = static_cast<std::uint64_t>(std::min(key.range.high, 1e15));
     return std::to_string(std::uniform_int_distribution<std::uint64_t>(low, high)(random_));
   }

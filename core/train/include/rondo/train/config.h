@@ -94,10 +94,11 @@ struct Config {
   bool resident_weights = true;
   // Files and reports.
   std::string output_dir;
-  std::uint64_t save_steps = 500;
+  // Numbers of steps; below 1 shares of those of the run.
+  double save_steps = 500;
   std::uint64_t save_total_limit = 0;  // 0: all
-  std::uint64_t eval_steps = 0;        // 0: at the end, when there is evaluation data
-  std::uint64_t logging_steps = 1;
+  double eval_steps = 0;        // 0: at the end, when there is evaluation data
+  double logging_steps = 1;
   std::string resume_from_checkpoint;  // auto, or a path
   bool overwrite_output_dir = false;
   bool load_best_model_at_end = false;
