@@ -183,8 +183,10 @@ std::vector<Entry> optimizer_keys() {
             "its further arguments, as transformers names them: min_lr=1e-6,num_cycles=2")
           .mapped(),
       Entry(kRun, "warmup_ratio", &Config::warmup_ratio, "share of the steps in which the rate rises").to(1),
-      Entry(kRun, "warmup_steps", &Config::warmup_steps, "the same as a number of steps; wins over warmup_ratio")
-          .to(kManySteps),
+      Entry(kRun, "warmup_steps", &Config::warmup_steps,
+            "the same as a number of steps, or below 1 as a share; wins over warmup_ratio")
+          .to(kManySteps)
+          .or_share_of_run(),
       Entry(kRun, "weight_decay", &Config::weight_decay, "decoupled decay of matrices").to(1e3),
       Entry(kRun, "momentum", &Config::momentum, "sgd: of its buffer; 0: it keeps none").below(1),
       Entry(kRun, "adam_beta1", &Config::adam_beta1, "decay of the first moment; of lion's mixture").below(1),

@@ -211,8 +211,12 @@ double RateSchedule::stable_decay(double step) const {
   return raised(wave(num_cycles > 0 ? num_cycles : 0.5, progress), min_rate);
 }
 
-std::uint64_t resolve_warmup(double warmup_ratio, std::uint64_t warmup_steps, std::uint64_t total_steps) {
-  if (warmup_steps > 0) return warmup_steps;
+std::uint64_t resolve_steps(double given, std::uint64_t total_steps) {
+  return static_cast<std::uint64_t>(given < 1 ? std::ceil(given * static_cast<double>(total_steps)) : given);
+}
+
+std::uint64_t resolve_warmup(double warmup_ratio, double warmup_steps, std::uint64_t total_steps) {
+  if (warmup_steps > 0) return resolve_steps(warmup_steps, total_steps);
   return static_cast<std::uint64_t>(std::ceil(warmup_ratio * static_cast<double>(total_steps)));
 }
 

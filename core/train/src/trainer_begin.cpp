@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -128,20 +127,15 @@ absl::Status Trainer::check_vocabulary() const {
   return absl::OkStatus();
 }
 
-/// As transformers takes a share: rounded up.
-std::uint64_t steps_between(double given, std::uint64_t of_run) {
-  return static_cast<std::uint64_t>(given < 1 ? std::ceil(given * static_cast<double>(of_run)) : given);
-}
-
 absl::Status Trainer::lay_out_steps() {
   if (config_.reduction_group == 0) {
     config_.reduction_group = std::min<std::uint32_t>(config_.gradient_accumulation_steps, 16);
   }
   RONDO_ASSIGN_OR_RETURN(total_steps_, steps_of_run(config_, *loader_));
   lengths_ = lengths_of_run(*loader_, total_steps_, evaluation_loader_);
-  state_.logging_steps = steps_between(config_.logging_steps, total_steps_);
-  state_.eval_steps = steps_between(config_.eval_steps, total_steps_);
-  state_.save_steps = steps_between(config_.save_steps, total_steps_);
+  state_.logging_steps = resolve_steps(config_.logging_steps, total_steps_);
+  state_.eval_steps = resolve_steps(config_.eval_steps, total_steps_);
+  state_.save_steps = resolve_steps(config_.save_steps, total_steps_);
   text_and_data_ += total_steps_ / state_.logging_steps * sizeof(LogEntry);
   RONDO_ASSIGN_OR_RETURN(rate_, rate_of(config_, total_steps_));
   state_.max_steps = total_steps_;

@@ -61,7 +61,19 @@ TEST(ResolveWarmup, Ratio_IsRoundedUp) {
   EXPECT_EQ(resolve_warmup(0.07, 0, 100), 8U);
 }
 
-TEST(ResolveWarmup, Steps_WinOverTheRatio) { EXPECT_EQ(resolve_warmup(0.5, 2, 100), 2U); }
+TEST(ResolveWarmup, Steps_WinOverTheRatio) {
+  EXPECT_EQ(resolve_warmup(0.5, 2, 100), 2U);
+  EXPECT_EQ(resolve_warmup(0.5, 0.031, 100), 4U);
+}
+
+TEST(ResolveSteps, BelowOne_AreAShareRoundedUp) {
+  EXPECT_EQ(resolve_steps(0, 10), 0U);
+  EXPECT_EQ(resolve_steps(0.01, 10), 1U);
+  EXPECT_EQ(resolve_steps(0.25, 10), 3U);
+  EXPECT_EQ(resolve_steps(0.5, 10), 5U);
+  EXPECT_EQ(resolve_steps(1, 10), 1U);
+  EXPECT_EQ(resolve_steps(500, 10), 500U);
+}
 
 }  // namespace
 }  // namespace rondo::train

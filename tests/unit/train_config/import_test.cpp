@@ -425,7 +425,7 @@ warmup_steps: 0.1
   EXPECT_EQ(quantized.config.lora_target, "q_proj,v_proj");
   EXPECT_EQ(quantized.config.dtype, "fp16");
   EXPECT_EQ(quantized.config.modules_to_save, "embed_tokens");
-  EXPECT_EQ(quantized.by_key.at("warmup_steps").outcome, "not understood");
+  EXPECT_EQ(quantized.config.warmup_steps, 0.1);
   const Imported text = import(R"(
 model_name_or_path: models/base
 stage: pt

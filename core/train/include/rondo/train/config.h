@@ -64,7 +64,7 @@ struct Config {
   double learning_rate = 5e-5;
   std::string lr_scheduler_type = "linear";
   double warmup_ratio = 0.0;
-  std::uint64_t warmup_steps = 0;
+  double warmup_steps = 0;          // below 1 a share of those of the run
   std::string lr_scheduler_kwargs;  // name=value,name=value: rate.h
   double weight_decay = 0.0;
   double momentum = 0.0;  // sgd
@@ -97,7 +97,7 @@ struct Config {
   // Numbers of steps; below 1 shares of those of the run.
   double save_steps = 500;
   std::uint64_t save_total_limit = 0;  // 0: all
-  double eval_steps = 0;        // 0: at the end, when there is evaluation data
+  double eval_steps = 0;               // 0: at the end, when there is evaluation data
   double logging_steps = 1;
   std::string resume_from_checkpoint;  // auto, or a path
   bool overwrite_output_dir = false;

@@ -41,7 +41,10 @@ struct RateSchedule {
   double stable_decay(double step) const;
 };
 
-/// `warmup_steps` wins over `warmup_ratio` w, which gives ceil(w N) of N steps.
-std::uint64_t resolve_warmup(double warmup_ratio, std::uint64_t warmup_steps, std::uint64_t total_steps);
+/// A number of steps, or below 1 a share of `total_steps`, rounded up (transformers' save_steps and its like).
+std::uint64_t resolve_steps(double given, std::uint64_t total_steps);
+
+/// `warmup_steps`, resolved likewise, wins over `warmup_ratio` w, which gives ceil(w N) of N steps.
+std::uint64_t resolve_warmup(double warmup_ratio, double warmup_steps, std::uint64_t total_steps);
 
 }  // namespace rondo::train
