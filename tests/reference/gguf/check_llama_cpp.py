@@ -24,6 +24,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 # Its keys and values, 16 bits by default, are asked for in fp32.
 # transformers with SmolLM2's weights rounded to q8_0 and all else in fp32 is 3.3e-2 from the unrounded model itself.
 TOLERANCES = {"f32": 1e-5, "f16": 2e-3, "bf16": 2e-2, "q8_0": 5e-2}
+# It looks GELU up in a table of fp16 (GGML_GELU_FP16).
+TOLERANCE_WITH_GELU = 1e-3
 ARCHS = ["llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite", "granitemoe", "olmo2", "olmo3", "gemma",
          "gemma2", "gemma3_text", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
          "seed_oss", "ernie4_5", "glm4", "lfm2", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text",
@@ -66,6 +68,25 @@ def reference(folder, adapter=None):
     return ids, logits, greedy
 
 
+def distance_of(found, expected, by_token):
+    """Where weights are rounded, a token may go to other experts: then the median over tokens counts."""
+    squares = np.square(found - expected).mean(axis=1) / np.square(expected).mean()
+    return float(np.sqrt(np.median(squares) if by_token else squares.mean()))
+
+
+def config_of(folder):
+    return json.loads((pathlib.Path(folder) / "config.json").read_text())
+
+
+def has_experts(folder):
+    return any("num_experts_per_tok" in key or key == "moe_k" for key in config_of(folder))
+
+
+def looks_up_gelu(folder):
+    config = config_of(folder)
+    return "gelu" in (config.get("hidden_act") or config.get("hidden_activation") or "")
+
+
 def check(rondo, folder, adapter, work, types):
     plain, tuned = reference(folder), reference(folder, adapter) if adapter else None
     if adapter:
@@ -79,8 +100,9 @@ def check(rondo, folder, adapter, work, types):
                 continue
             ids, logits, greedy = llama_logits(file, lora)
             assert ids == expected[0], f"{kind}: ids {ids}, expected {expected[0]}"
-            distance = float(np.sqrt(np.square(logits - expected[1]).mean() / np.square(expected[1]).mean()))
-            assert distance < TOLERANCES[kind], f"{kind}: logits {distance:.1e} apart"
+            distance = distance_of(logits, expected[1], kind != "f32" and has_experts(folder))
+            tolerance = max(TOLERANCES[kind], TOLERANCE_WITH_GELU if looks_up_gelu(folder) else 0)
+            assert distance < tolerance, f"{kind}: logits {distance:.1e} apart"
             if kind == "f32":
                 assert greedy == expected[2], f"greedy {greedy}, expected {expected[2]}"
             print(f"  {kind:5} {name:8} logits within {distance:.1e}, greedy tokens "
@@ -107,6 +129,8 @@ def main():
         failures = 0
         for arch in arguments.archs or ARCHS:
             print(arch, flush=True)
+            for file in work.glob("*.gguf"):
+                file.unlink()
             folder, adapter = work / arch, work / f"{arch}-adapter"
             run(arguments.rondo, "init", "--arch", arch, "--output_dir", folder, "--hidden_size", 192, "--head_dim", 32,
                 "--num_attention_heads", 6, "--num_key_value_heads", 2, "--num_hidden_layers", 4, "--seed", 7, "--dtype", "fp32",
