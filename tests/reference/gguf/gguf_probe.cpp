@@ -61,6 +61,7 @@ absl::Status run(const std::vector<std::string>& words) {
     model::InitOptions options;
     options.arch = words[1];
     options.tie_word_embeddings = words[1] == "qwen2" || words[1].starts_with("gemma");
+    if (words[1] == "olmoe") options.num_key_value_heads = options.num_attention_heads;
     options.num_hidden_layers = 7;  // so many that each kind of layer is there
     return model::init_model(options, words[2]);
   }

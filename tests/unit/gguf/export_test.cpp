@@ -120,7 +120,8 @@ TEST_P(ExportModel, Keys_DescribeTheModel) {
   EXPECT_EQ(key(arch + ".context_length"), m.config.max_positions);
   EXPECT_EQ(key(arch + ".attention.head_count"), 4);
   const bool convolves = arch.starts_with("lfm2");  // but in the last layer
-  EXPECT_EQ(key(arch + ".attention.head_count_kv"), convolves ? nlohmann::json({0, 2}) : nlohmann::json(2));
+  EXPECT_EQ(key(arch + ".attention.head_count_kv"),
+            convolves ? nlohmann::json({0, 2}) : nlohmann::json(m.config.num_kv_heads));
   EXPECT_EQ(key(arch + ".shortconv.l_cache"), convolves ? nlohmann::json(3) : nlohmann::json());
   EXPECT_EQ(key(arch + ".attention.key_length"), 12);
   EXPECT_EQ(key(arch + ".rope.freq_base"), 10000.0);
@@ -439,6 +440,7 @@ TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   refused("ministral3", "rope_scaling", [](auto& config) { config.rope.mscale = 0.7; });
   refused("hunyuan_v1_dense", "attention_bias", [](auto& config) { config.attention_bias = true; });
   refused("arcee", "attention_bias", [](auto& config) { config.attention_output_bias = true; });
+  refused("olmoe", "num_key_value_heads", [](auto& config) { config.num_kv_heads = 2; });
   refused("arcee", "mlp_bias", [](auto& config) { config.mlp_bias = true; });
   for (const char* arch :
        {"hunyuan_v1_dense", "seed_oss", "ernie4_5", "ernie4_5_moe", "glm4", "glm4_moe", "lfm2", "lfm2_moe"}) {

@@ -226,6 +226,9 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
     return {{key, "GGUF's readers cap scores and logits of this architecture"}};
   }
   if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
+  if (config.family == Family::kOlmoe && config.num_kv_heads != config.num_heads) {
+    return {{"num_key_value_heads", "GGUF's readers have as many heads of keys as of queries"}};
+  }
   const bool derives_heads = olmo || qwen2_moe || config.short_convolution.has_value();
   if (derives_heads && config.head_dim * config.num_heads != config.hidden_size) {
     return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
