@@ -1,7 +1,8 @@
 // The `rondo` program: signals and what must not escape.
 //
 // The first SIGINT or SIGTERM asks a training run to save and end, the second ends the process at once; other verbs,
-// and a run before its first step, have nothing to save and end at the first.
+// and a run before its first step, have nothing to save and end at the first. SIGHUP, when the terminal is gone, asks
+// likewise, however often it comes; where it was ignored when the program began (nohup) it stays so.
 #include <malloc.h>
 #include <unistd.h>
 
@@ -19,12 +20,22 @@ namespace {
 rondo::train::StopRequest stop;
 static_assert(rondo::train::StopFlag::is_always_lock_free, "the handler may only touch what needs no lock");
 
+void tell_that_it_saves() {
+  constexpr std::string_view kNote = "\ninterrupted: saving; once more ends at once\n";
+  if (::write(STDERR_FILENO, kNote.data(), kNote.size()) < 0) return;  // nowhere to tell it
+}
+
 extern "C" void on_signal(int) {
   // Release: what the handler saw happens before what the run does about it; nothing else is shared.
   const bool heeded = stop.heeded.load(std::memory_order_acquire);
   if (!heeded || stop.asked.exchange(true, std::memory_order_acq_rel)) ::_exit(rondo::apps::kInterrupted);
-  constexpr std::string_view kNote = "\ninterrupted: saving; once more ends at once\n";
-  if (::write(STDERR_FILENO, kNote.data(), kNote.size()) < 0) return;  // nowhere to tell it
+  tell_that_it_saves();
+}
+
+/// Of one terminal that closes a job hears twice, by the kernel and by its shell: no second one ends it at once.
+extern "C" void on_hangup(int) {
+  if (!stop.heeded.load(std::memory_order_acquire)) ::_exit(rondo::apps::kInterrupted);
+  if (!stop.asked.exchange(true, std::memory_order_acq_rel)) tell_that_it_saves();
 }
 
 void install_handlers() {
@@ -34,6 +45,10 @@ void install_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  action.sa_handler = on_hangup;
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, nullptr);  // a closed pipe shows as a failed write

@@ -376,5 +376,30 @@ TEST(Train, InterruptedTwice_EndsAtOnce) {
   ::setenv("TSAN_OPTIONS", options.c_str(), /*overwrite=*/1);
 }
 
+TEST(Train, ClosedTerminal_IsSavedForHoweverOftenItIsTold) {
+  const Workspace workspace;
+  Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
+  ASSERT_TRUE(has_stepped(process)) << process.err();
+  process.send(SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));  // two that are pending at once would be one
+  process.send(SIGHUP);
+  const Outcome outcome = process.wait();
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("interrupted; a checkpoint was saved"));
+}
+
+TEST(Train, HangupThatWasIgnoredBefore_IsIgnored) {
+  const Workspace workspace;
+  const auto before = ::signal(SIGHUP, SIG_IGN);  // as nohup does; the process inherits it
+  Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
+  ::signal(SIGHUP, before);
+  ASSERT_TRUE(has_stepped(process)) << process.err();
+  process.send(SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(process.err().find("interrupted"), std::string::npos);
+  process.send(SIGTERM);
+  EXPECT_THAT(process.wait().err, HasSubstr("interrupted; a checkpoint was saved"));
+}
+
 }  // namespace
 }  // namespace rondo::cli
