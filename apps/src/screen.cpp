@@ -113,7 +113,7 @@ void Screen::on_progress(std::string_view what, std::uint64_t done, std::uint64_
   constexpr std::chrono::seconds kBetweenLines(30);
   const std::string line = of == 0 ? std::string(what) : fmt::format("{} {} of {}", what, done, of);
   if (kind_.updates) {
-    update_line(line, false);
+    update_line(line.substr(0, terminal_width(stream_) - 1), false);  // in ASCII; one that wraps is not cleared
     return;
   }
   const auto now = std::chrono::steady_clock::now();

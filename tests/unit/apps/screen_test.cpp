@@ -112,6 +112,12 @@ TEST_F(ScreenTest, Progress_StandsOnATerminalUntilSomethingElseIsSaid) {
   EXPECT_EQ(slurp(log()).find("loading"), std::string::npos);
 }
 
+TEST_F(ScreenTest, ProgressWiderThanTheTerminal_IsCut) {
+  Screen screen(stream_, {true, false}, log());
+  screen.on_progress(std::string(100, 'x'), 3, 40);
+  EXPECT_EQ(slurp(shown()), std::string(79, 'x'));  // of the 80 columns that a file counts as
+}
+
 TEST_F(ScreenTest, ProgressWithoutATerminal_IsSilentForAWhile) {
   Screen(stream_, {}, log()).on_progress("loading weights", 3, 40);
   EXPECT_EQ(slurp(shown()), "");
