@@ -2,9 +2,11 @@
 #include "rondo/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -57,6 +59,7 @@ absl::StatusOr<AtomicFile> AtomicFile::create(const std::filesystem::path& path)
   }
   file.fd_ = ::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return file.failure("written", errno);
+  (void)::flock(file.fd_, LOCK_EX | LOCK_NB);  // tells remove_abandoned_files() that somebody writes
   return file;
 }
 
@@ -85,6 +88,21 @@ void remove_unfinished_files(const std::filesystem::path& folder) {
     if (is_unfinished(path.filename().string()) && std::filesystem::is_regular_file(path, error)) {
       std::filesystem::remove(path, error);
     }
+  }
+}
+
+void remove_abandoned_files(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  constexpr std::chrono::minutes kBetweenWrites(10);  // and longer than a new file is without its lock
+  std::error_code error;                              // as above
+  for (const fs::path& path : entries_of(folder, error)) {
+    if (!is_unfinished(path.filename().string()) || !fs::is_regular_file(path, error)) continue;
+    const fs::file_time_type written = fs::last_write_time(path, error);
+    if (error || fs::file_time_type::clock::now() - written < kBetweenWrites) continue;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) fs::remove(path, error);
+    ::close(fd);
   }
 }
 

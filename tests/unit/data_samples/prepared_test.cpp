@@ -4,9 +4,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 
+#include "rondo/base/atomic_file.h"
 #include "test_support.h"
 
 namespace rondo::data {
@@ -139,6 +141,27 @@ TEST_F(Prepared, RefusedData_LeavesNoFile) {
   EXPECT_EQ(load_dataset(folder_ / "chats.jsonl", renderer(), options_).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(files(), 0U);
+}
+
+TEST_F(Prepared, FilesOfKilledPreparations_GoWhenNobodyWritesThem) {
+  fs::create_directories(options_.prepared);
+  const auto make = [this](const std::string& name, std::chrono::hours age) {
+    const fs::path path = testing_support::write(options_.prepared / name, "half of the tokens");
+    fs::last_write_time(path, fs::file_time_type::clock::now() - age);
+    return path;
+  };
+  const fs::path abandoned = make(".0f56c58f909a5c62.tokens.4321.part", std::chrono::hours(1));
+  const fs::path fresh = make(".0f56c58f909a5c62.tokens.4322.part", std::chrono::hours(0));
+  const fs::path foreign = make("notes.part", std::chrono::hours(1));
+  auto written = AtomicFile::create(options_.prepared / "slow.tokens");
+  ASSERT_TRUE(written.ok()) << written.status();
+  const fs::path slow = options_.prepared / (".slow.tokens." + std::to_string(::getpid()) + ".part");
+  fs::last_write_time(slow, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  load(chats(), renderer());
+  EXPECT_FALSE(fs::exists(abandoned));
+  EXPECT_TRUE(fs::exists(fresh));
+  EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_TRUE(fs::exists(slow));
 }
 
 TEST_F(Prepared, PartsOfOneRun_CanBeSplitAndPackedAsInMemory) {

@@ -37,5 +37,8 @@ class AtomicFile {
 /// Removes what processes that were killed while they wrote such files have left in the folder. Nobody else may be
 /// writing there.
 void remove_unfinished_files(const std::filesystem::path& folder);
+/// The same where others may be writing: what has not been written to for ten minutes and whose lock nobody holds. On
+/// file systems without locks (flock) nothing is removed.
+void remove_abandoned_files(const std::filesystem::path& folder);
 
 }  // namespace rondo

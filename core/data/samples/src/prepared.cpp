@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "rondo/base/atomic_file.h"
 #include "rondo/base/file.h"
 #include "rondo/base/folder.h"
 #include "rondo/base/hash.h"
@@ -65,6 +66,7 @@ void note_use(const fs::path& file, std::uintmax_t most) {
     std::uintmax_t bytes;
     fs::path path;
   };
+  remove_abandoned_files(file.parent_path());
   std::vector<Kept> others;
   std::uintmax_t total = fs::file_size(file, ignored);
   for (const fs::path& path : entries_of(file.parent_path(), ignored)) {

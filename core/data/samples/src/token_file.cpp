@@ -92,6 +92,7 @@ absl::StatusOr<TokenFileWriter> TokenFileWriter::create(const std::filesystem::p
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (error) return internal_error("{}: cannot be made: {}", path.parent_path().string(), error.message());
+  remove_abandoned_files(path.parent_path());
   RONDO_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
   return TokenFileWriter(std::move(file));
 }
