@@ -57,6 +57,13 @@ TEST_F(Speeds, NeverMeasured_AreNullThenRemembered) {
   EXPECT_EQ(speeds(), measured);
 }
 
+TEST_F(Speeds, MeasuredWhereNothingCanBeKept_AreNotSaidToBeKnownLater) {
+  workspace_.write("cache", "no folder");
+  const Outcome outcome = workspace_.run({"plan", "--model=model", "--devices=cpu", "--cutoff_len=32"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, testing::HasSubstr("measured first; there is no place to keep them"));
+}
+
 TEST_F(Speeds, Training_IsHeldAgainstTheMeasuredPeak) {
   for (const Json& step : steps("out")) {
     EXPECT_GT(step.value("sol", 0.0), 0.0);

@@ -195,9 +195,11 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
         measures = true;
         const auto measured = measure(member, known, programs.dtype(), std::move(missing), *machine.threads);
         if (measured.ok()) {
-          tell(fmt::format("{}: its speeds on this model's shapes were measured first; later runs know them",
-                           member.device->caps().name));
           store.put(key, *measured);
+          const bool kept = !store.find(key).empty();
+          tell(fmt::format("{}: its speeds on this model's shapes were measured first; {}", member.device->caps().name,
+                           kept ? "later runs know them"
+                                : "there is no place to keep them (XDG_CACHE_HOME, HOME), so each run measures anew"));
           for (const auto& [what, rate] : *measured) speeds[what] = {rate, 0, 1, 0};
         }
       }
