@@ -67,10 +67,10 @@ struct Key {
   std::vector<std::pair<std::string, std::string>> spellings = {};
   /// Known values that this build refuses; "*": any but the default.
   std::vector<std::string> unavailable = {};
-  bool list = false;  // comma-separated; a YAML list is joined by commas
-  bool map = false;   // a list of name=value; a YAML map is written so
+  bool list = false;    // comma-separated; a YAML list is joined by commas
+  bool map = false;     // a list of name=value; a YAML map is written so
   bool of_run = false;  // a whole number, or below 1 a share of the run's steps
-  bool bare = false;  // a word without a flag is its value, for verbs that read no configuration file
+  bool bare = false;    // a word without a flag is its value, for verbs that read no configuration file
 };
 
 const std::vector<Key>& keys();

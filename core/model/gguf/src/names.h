@@ -75,8 +75,8 @@ struct Stacked {
 /// Nothing for all other weights.
 std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& name);
 
-/// The way back: the names of all experts in the tensor, of each expert gate and up where one tensor has both; empty for
-/// all other tensors.
+/// The way back: the names of all experts in the tensor, of each expert gate and up where one tensor has both; empty
+/// for all other tensors.
 std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, const std::string& name);
 
 /// A convolution's, which files have as [C, W], models as [C, 1, W].
