@@ -247,6 +247,16 @@ OpCase attention_window(DType storage, Scale scale) { return attention_case(stor
 /// About as large as scores are, so that many lie where it bends.
 OpCase attention_cap(DType storage, Scale scale) { return attention_case(storage, scale, 0, 1.3F); }
 OpCase attention_cap_window(DType storage, Scale scale) { return attention_case(storage, scale, 7, 1.3F); }
+/// The widest heads that all devices have.
+OpCase attention_wide(DType storage, Scale /*scale*/) {
+  CaseBuilder b(storage, 48);
+  b.sequences({17, 26});
+  const AttentionTensors t = add_attention(b, 2, 1, 512, {static_cast<float>(inverse_root(512)), 0});
+  b.result().projections = {{t.o, t.d_o}};
+  b.result().gradients = {{t.q, t.dq}, {t.k, t.dk}, {t.v, t.dv}};
+  b.result().reduction = 512;
+  return b.result();
+}
 
 /// One more score without a value, and the gradient of both ops together.
 OpCase attention_sink_case(DType storage, Scale scale, std::vector<std::int32_t> sequences) {
@@ -478,7 +488,8 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Attention_SinkSeveralChunks", attention_sink_chunks, false},  // its gradient in fp64 is the plain one's
       {"Attention_Cap", attention_cap, true},
       {"Attention_CapWindow", attention_cap_window, true},
-      {"CachedAttention", cached_full, false},  // generation only
+      {"Attention_Wide", attention_wide, false},  // its gradient is that of the others
+      {"CachedAttention", cached_full, false},    // generation only
       {"CachedAttention_Window", cached_window, false},
       {"CachedAttention_Cap", cached_cap, false},
       {"SoftCap", soft_cap_case, false},  // likewise

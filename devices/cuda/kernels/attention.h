@@ -19,7 +19,8 @@ inline constexpr int kOwnElements = kTileElements / kAttentionThreads;  // of a 
 constexpr int attention_tile(int head_dim) {
   if (head_dim <= 64) return 32;
   if (head_dim <= 128) return 16;
-  return head_dim <= kMostHeadDim ? 8 : 0;
+  if (head_dim <= 256) return 8;
+  return head_dim <= kMostHeadDim ? 4 : 0;
 }
 
 /// Bytes of shared memory: four tiles, two matrices of scores, six vectors of a tile's rows.

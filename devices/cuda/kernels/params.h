@@ -21,7 +21,7 @@ struct Fault {
 /// Most pairs of a head that a rotary embedding has.
 inline constexpr int kMostRopePairs = 256;
 /// Largest head of attention.
-inline constexpr int kMostHeadDim = 256;
+inline constexpr int kMostHeadDim = 512;
 
 struct ElementwiseParams {  // add: a, b -> y; gated: a = gate, b = up; backward also c = dy -> y = dgate, z = dup;
                             // soft cap: a -> y, alpha is the cap

@@ -7,10 +7,9 @@
 #extension GL_GOOGLE_include_directive : require
 #include "attention.glsl"
 
-const uint kScores = kTile / 4;  // fours of a row of scores
 shared vec4 query_tile[kTile * kPitch];
 shared vec4 key_tile[kTile * kPitch];  // then the values'
-shared vec4 scores[kTile * kScores];
+shared vec4 scores[kTile * kRowFours];
 
 const float kLowest = -1.0e30;
 
@@ -88,28 +87,28 @@ void main() {
       const uint c = lane + j * kLanes;
       const int key = first + int(c);
       own[j] = key >= seen_from && key <= seen_to ? score_of(own[j] * push.factors[0]).x : kLowest;
-      if (c < kTile) scores[row * kScores + c / 4][c % 4] = own[j];
+      if (c < kTile) scores[row * kRowFours + c / 4][c % 4] = own[j];
     }
     barrier();
     [[unroll]] for (uint i = 0; i < kReads; ++i) key_tile[place_of_read(i)] = held[i];
     float highest = maximum;
-    [[unroll]] for (uint c = 0; c < kScores; ++c) {
-      const vec4 four = scores[row * kScores + c];
-      highest = max(highest, max(max(four.x, four.y), max(four.z, four.w)));
+    [[unroll]] for (uint c = 0; c < kRowFours; ++c) {
+      const vec4 four = scores[row * kRowFours + c];
+      [[unroll]] for (uint j = 0; j < kOfFour; ++j) highest = max(highest, four[j]);
     }
     barrier();
     [[unroll]] for (uint j = 0; j < kColumns; ++j) {
       const uint c = lane + j * kLanes;
-      if (c < kTile) scores[row * kScores + c / 4][c % 4] = own[j] > kLowest ? exact_exp(own[j] - highest) : 0.0;
+      if (c < kTile) scores[row * kRowFours + c / 4][c % 4] = own[j] > kLowest ? exact_exp(own[j] - highest) : 0.0;
     }
     barrier();
     const float factor = exact_exp(maximum - highest);
     maximum = highest;
     float added = 0.0;
     [[unroll]] for (uint i = 0; i < kEach; ++i) sums[i] *= factor;
-    [[unroll]] for (uint c = 0; c < kScores; ++c) {
-      const vec4 p = scores[row * kScores + c];
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
+    [[unroll]] for (uint c = 0; c < kRowFours; ++c) {
+      const vec4 p = scores[row * kRowFours + c];
+      [[unroll]] for (uint j = 0; j < kOfFour; ++j) {
         added += p[j];
         [[unroll]] for (uint i = 0; i < kEach; ++i) {
           sums[i] += p[j] * key_tile[(4 * c + j) * kPitch + min(lane + i * kLanes, kFours - 1)];

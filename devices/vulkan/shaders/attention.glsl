@@ -20,6 +20,8 @@ const uint kPitch = kFours + 1;
 const uint kEach = (kFours + kLanes - 1) / kLanes;    // fours of a lane
 const uint kTogether = kFours % 4 == 0 ? 4 : 1;       // fours of a turn of a loop over them
 const uint kColumns = (kTile + kLanes - 1) / kLanes;  // columns of scores of a lane
+const uint kRowFours = (kTile + 3) / 4;               // fours of a row of scores
+const uint kOfFour = kTile < 4 ? kTile : 4;           // of one, those that are there
 
 /// Four channels of a tensor [tokens, heads, kWidth] from channel 4 * four on.
 vec4 load_channels(uint64_t from, uint token_and_head, uint four) {

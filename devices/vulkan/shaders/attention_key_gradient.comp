@@ -7,13 +7,12 @@
 #extension GL_GOOGLE_include_directive : require
 #include "attention.glsl"
 
-const uint kSlopes = kTile / 4;  // fours of a row of slopes
 shared vec4 key_tile[kTile * kPitch];
 shared vec4 value_tile[kTile * kPitch];
 shared vec4 query_tile[kTile * kPitch];
 shared vec4 output_tile[kTile * kPitch];  // do
-shared vec4 chances[kTile * kSlopes];     // by key, then query
-shared vec4 slopes[kTile * kSlopes];
+shared vec4 chances[kTile * kRowFours];   // by key, then query
+shared vec4 slopes[kTile * kRowFours];
 
 void main() {
   const uint row = invocation() / kLanes;
@@ -103,15 +102,15 @@ void main() {
           const float p = seen ? exact_exp(of_score.x - lse[j]) : 0.0;
           float slope = p * (dp[j] - delta[j]) * push.factors[0];
           if (kCapped) slope *= of_score.y;
-          chances[row * kSlopes + c / 4][c % 4] = p;
-          slopes[row * kSlopes + c / 4][c % 4] = seen ? slope : 0.0;
+          chances[row * kRowFours + c / 4][c % 4] = p;
+          slopes[row * kRowFours + c / 4][c % 4] = seen ? slope : 0.0;
         }
       }
       barrier();
-      [[unroll]] for (uint c = 0; c < kSlopes; ++c) {
-        const vec4 p = chances[row * kSlopes + c];
-        const vec4 slope = slopes[row * kSlopes + c];
-        [[unroll]] for (uint j = 0; j < 4; ++j) {
+      [[unroll]] for (uint c = 0; c < kRowFours; ++c) {
+        const vec4 p = chances[row * kRowFours + c];
+        const vec4 slope = slopes[row * kRowFours + c];
+        [[unroll]] for (uint j = 0; j < kOfFour; ++j) {
           [[unroll]] for (uint i = 0; i < kEach; ++i) {
             const uint at = (4 * c + j) * kPitch + min(lane + i * kLanes, kFours - 1);
             key_sums[i] += slope[j] * query_tile[at];

@@ -6,12 +6,11 @@
 #extension GL_GOOGLE_include_directive : require
 #include "attention.glsl"
 
-const uint kSlopes = kTile / 4;  // fours of a row of slopes
 shared vec4 query_tile[kTile * kPitch];
 shared vec4 output_tile[kTile * kPitch];  // do
 shared vec4 key_tile[kTile * kPitch];
 shared vec4 value_tile[kTile * kPitch];
-shared vec4 slopes[kTile * kSlopes];
+shared vec4 slopes[kTile * kRowFours];
 
 void main() {
   const uint row = invocation() / kLanes;
@@ -87,13 +86,13 @@ void main() {
         const vec2 of_score = score_of(score[j] * push.factors[0]);
         float slope = exact_exp(of_score.x - lse) * (dp[j] - delta) * push.factors[0];
         if (kCapped) slope *= of_score.y;
-        slopes[row * kSlopes + c / 4][c % 4] = seen ? slope : 0.0;
+        slopes[row * kRowFours + c / 4][c % 4] = seen ? slope : 0.0;
       }
     }
     barrier();
-    [[unroll]] for (uint c = 0; c < kSlopes; ++c) {
-      const vec4 slope = slopes[row * kSlopes + c];
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
+    [[unroll]] for (uint c = 0; c < kRowFours; ++c) {
+      const vec4 slope = slopes[row * kRowFours + c];
+      [[unroll]] for (uint j = 0; j < kOfFour; ++j) {
         [[unroll]] for (uint i = 0; i < kEach; ++i) {
           sums[i] += slope[j] * key_tile[(4 * c + j) * kPitch + min(lane + i * kLanes, kFours - 1)];
         }

@@ -17,7 +17,7 @@ std::uint32_t tile_rows(std::int64_t width, std::int64_t tiles) {
   constexpr std::int64_t kFloats = 32768 / 4;
   const std::int64_t pitch = 4 * (parts_of(width, 4) + 1);
   std::uint32_t rows = 16;
-  while (rows > 4 && rows * pitch * tiles + 2 * rows * rows + rows > kFloats) rows /= 2;
+  while (rows > 2 && rows * pitch * tiles + 2 * rows * rows + rows > kFloats) rows /= 2;
   return rows;
 }
 

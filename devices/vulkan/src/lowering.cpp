@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kMostGroups = 65535;
 /// Kernels count elements in 32 bits, and GPUs take indices for signed.
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kWidestHead = 256;
+constexpr std::int64_t kWidestHead = 512;
 
 /// Kernels that have a storage for each operand; others take one for all.
 bool mixes_storage(OpKind kind) {
