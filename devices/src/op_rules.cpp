@@ -260,7 +260,8 @@ void check_column_scale(Checker& c) {
   c.floating(c.in(0));
   const std::int64_t rows = Checker::rows(c.in(0));
   const std::int64_t columns = Checker::columns(c.in(0));
-  check_scale(c, c.in(1), columns);
+  const bool one = c.in(1).shape == Shape{1};
+  check_scale(c, c.in(1), one ? 1 : columns);
   if (scale->has_bias) {
     c.shape(c.in(2), {columns});
     c.dtype(c.in(2), c.in(0).dtype);

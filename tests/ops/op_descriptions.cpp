@@ -406,6 +406,22 @@ OpCase magnitude(DType storage, Scale scale, bool bias, bool addend) {
 OpCase magnitude_plain(DType storage, Scale scale) { return magnitude(storage, scale, false, false); }
 OpCase magnitude_whole(DType storage, Scale scale) { return magnitude(storage, scale, true, true); }
 
+/// By one number, which nothing trains, there and back.
+OpCase scaled_whole(DType storage, Scale scale) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape shape = {s.tokens, s.inner};
+  const TensorId factor = b.wide_input("factor", {1});
+  const TensorId x = b.input("x", shape), y = b.output("y", shape);
+  const TensorId dy = b.input("dy", shape), dx = b.output("dx", shape);
+  b.op(OpKind::kColumnScale, {x, factor}, {y}, ColumnScaleAttributes{});
+  b.op(OpKind::kColumnScale, {dy, factor}, {dx}, ColumnScaleAttributes{});
+  b.result().projections = {{y, dy}};
+  b.result().gradients.push_back({x, dx});
+  b.result().reduction = 1;
+  return b.result();
+}
+
 OpCase select_last_case(DType storage, Scale scale) {
   const Sizes s = sizes_of(scale);
   CaseBuilder b(storage, s.tokens);
@@ -514,6 +530,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Dropout_Rest", dropout_rest, true},
       {"Magnitude", magnitude_plain, true},
       {"Magnitude_BiasAddend", magnitude_whole, true},
+      {"ColumnScale_One", scaled_whole, true},
       {"CrossEntropy", entropy_whole, true},
       {"CrossEntropy_FrozenHead", entropy_frozen_head, true},
       {"CrossEntropy_LossOnly", entropy_loss, false},

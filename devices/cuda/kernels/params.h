@@ -127,12 +127,13 @@ struct MagnitudeParams {  // a block a row of w + alpha b a
 
 struct ColumnScaleParams {
   const void* x;
-  const float* scale;  // [columns]
+  const float* scale;  // [columns], or where `one` says so [1]
   const void* bias;    // [columns], may be null
   const void* addend;  // may be null
   void* y;
   std::int64_t elements;
   std::int64_t columns;
+  std::int32_t one;
 };
 
 struct NormParams {  // a block a row

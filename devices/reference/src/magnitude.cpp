@@ -37,7 +37,7 @@ void column_scale(const Call& call) {
   Values y = call.out(0);
   const std::int64_t width = x.columns();
   for (std::int64_t i = 0; i < x.size(); ++i) {
-    double value = x[i] * scale[i % width];
+    double value = x[i] * scale[scale.size() == 1 ? 0 : i % width];
     if (attributes.has_bias) value += call.in(2)[i % width];
     if (attributes.has_addend) value += call.in(attributes.has_bias ? 3 : 2)[i];
     y.set(i, value);

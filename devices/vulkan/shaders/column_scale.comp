@@ -1,6 +1,6 @@
-// y = x * scale (+ bias) (+ addend), a scale and a bias a column.
+// y = x * scale (+ bias) (+ addend), a bias and a scale a column, or one scale for all.
 //
-// slots: x, scale fp32 [columns], bias [columns], addend, y. sizes: elements, columns.
+// slots: x, scale fp32 [columns] or [1], bias [columns], addend, y. sizes: elements, columns.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -9,8 +9,9 @@ layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const bool kBias = false;
 layout(constant_id = 2) const bool kAddend = false;
-layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for which tensors are looked up once
-layout(constant_id = 4) const uint kStep = 1;  // elements of a step; 2: the number of columns is even
+layout(constant_id = 3) const uint kEach = 1;     // steps of an invocation, for which tensors are looked up once
+layout(constant_id = 4) const uint kStep = 1;     // elements of a step; 2: the number of columns is even
+layout(constant_id = 5) const bool kOne = false;  // scale
 
 void main() {
   const uint64_t x = address(0);
@@ -23,7 +24,8 @@ void main() {
     const uint i = (first + e * 256) * kStep;
     if (i >= push.sizes[0]) break;
     const uint column = i % push.sizes[1];
-    precise vec2 y = load_some(x, kType, kStep, i) * load_some(scale, kFloat32, kStep, column);
+    const vec2 factor = kOne ? vec2(load(scale, kFloat32, 0)) : load_some(scale, kFloat32, kStep, column);
+    precise vec2 y = load_some(x, kType, kStep, i) * factor;
     if (kBias) y = y + load_some(bias, kType, kStep, column);
     if (kAddend) y = y + load_some(addend, kType, kStep, i);
     store_some(to, kType, kStep, i, y);

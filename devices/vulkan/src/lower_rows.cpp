@@ -247,7 +247,8 @@ namespace {
 void add_column_scale(OpLowering& op, const TensorDesc& x, bool has_bias, bool has_addend,
                       std::initializer_list<std::uint32_t> slots) {
   const std::uint32_t step = step_of(columns_of(x));
-  op.add(Shader::kColumnScale, {storage_of(x), has_bias ? 1U : 0U, has_addend ? 1U : 0U, each_of(op), step}, slots,
+  const std::uint32_t one = op.in(1).elements() == 1 ? 1U : 0U;
+  op.add(Shader::kColumnScale, {storage_of(x), has_bias ? 1U : 0U, has_addend ? 1U : 0U, each_of(op), step, one}, slots,
          {x.elements(), columns_of(x)}, groups_of(op, x.elements(), step));
 }
 

@@ -101,7 +101,8 @@ enum class OpKind : std::uint8_t {
   // writes: scale fp32 [N] = m / norm, inverse fp32 [N] = 1 / norm
   // norm[i]: the length of row i of w + alpha b a, which never exists whole; of a row of length 0 both are 0
   kMagnitudeScale,
-  // reads: x [T, N], scale fp32 [N], [bias [N]], [addend [T, N]]   writes: y [T, N] = x * scale + bias + addend
+  // reads: x [T, N], scale fp32 [N] or [1], [bias [N]], [addend [T, N]]   writes: y [T, N] = x * scale + bias + addend
+  // One scale is that of all columns, as Gemma 4 has it behind each block.
   kColumnScale,
   // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]
   // writes: dx [T, N] = dy * scale, dm fp32 [N] += inverse * sum over tokens of dy * x
