@@ -209,6 +209,10 @@ const char* name_of(OpKind kind) {
       return "route";
     case OpKind::kRouteBackward:
       return "route_backward";
+    case OpKind::kShareScale:
+      return "share_scale";
+    case OpKind::kShareScaleBackward:
+      return "share_scale_backward";
     case OpKind::kDispatch:
       return "dispatch";
     case OpKind::kCombine:

@@ -490,6 +490,8 @@ void check(Checker& c) {
       return check_select_last(c);
     case OpKind::kRoute:
     case OpKind::kRouteBackward:
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
     case OpKind::kDispatch:
     case OpKind::kCombine:
     case OpKind::kCombineBackward:

@@ -73,6 +73,24 @@ void check_route_backward(Checker& c) {
   c.alike(c.out(0), c.in(0));
 }
 
+/// shares [T, k], experts and a scale of each expert.
+void check_share_scale(Checker& c, bool backward) {
+  const std::size_t reads = backward ? 4 : 3;
+  if (!c.counts(reads, backward && c.writes() == 2 ? 2 : 1)) return;
+  c.rank(c.in(0), 2);
+  if (!c.good()) return;
+  choices_of(c, c.in(0), c.in(0).shape[0], DType::kFloat32);
+  c.shape(c.in(1), c.in(0).shape);
+  c.dtype(c.in(1), DType::kInt32);
+  c.rank(c.in(2), 1);
+  if (!c.good()) return;
+  check_number(c, c.in(2).shape[0], 1);
+  c.wide(c.in(2), c.in(2).shape);
+  if (backward) c.alike(c.in(3), c.in(0));
+  c.alike(c.out(0), c.in(0));
+  if (c.writes() == 2) c.wide(c.out(1), c.in(2).shape);
+}
+
 /// `spread` [k T, C] lies as `rows` [T, k] says, from `tokens` [T, C].
 void check_spread(Checker& c, const TensorDesc& spread, const TensorDesc& rows, const TensorDesc& tokens) {
   c.floating(tokens);
@@ -188,6 +206,9 @@ void check_experts(Checker& c) {
       return check_route(c);
     case OpKind::kRouteBackward:
       return check_route_backward(c);
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
+      return check_share_scale(c, c.op().kind == OpKind::kShareScaleBackward);
     case OpKind::kDispatch:
       return check_dispatch(c);
     case OpKind::kCombine:

@@ -35,6 +35,25 @@ OpCase route_case(DType storage, const ExpertSizes& s, const RouteAttributes& at
   return b.result();
 }
 
+/// Shares of a router that are times numbers of experts, and the gradients of both.
+OpCase share_scale_case(DType storage, const ExpertSizes& s) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Shape shape = {s.tokens, s.choices};
+  const Routed routed = add_route(b, s.experts, s.choices, {true});
+  const TensorId scale = b.wide_weight("scale", {s.experts}), dscale = b.gradient("dscale", {s.experts});
+  const TensorId y = b.saved_wide("y", shape), dy = b.wide_input("dy", shape);
+  const TensorId dshares = b.saved_wide("dshares", shape);
+  b.op(OpKind::kShareScale, {routed.shares, routed.experts, scale}, {y});
+  b.op(OpKind::kShareScaleBackward, {routed.shares, routed.experts, scale, dy}, {dshares, dscale});
+  b.op(OpKind::kShareScaleBackward, {routed.shares, routed.experts, scale, dy}, {b.saved_wide("alone", shape)});
+  add_route_gradient(b, s, routed, dshares, {true});
+  b.result().projections = {{y, dy}};
+  b.result().gradients.emplace_back(scale, dscale);
+  b.result().reduction = std::max<std::int64_t>(s.tokens, s.experts);
+  return b.result();
+}
+
 /// `count` of weights or of their gradients.
 template <typename Make>
 std::vector<TensorId> several(std::int64_t count, Make make) {
@@ -218,6 +237,8 @@ OpCase route_among_most(DType storage, Scale scale) {
 }
 /// The first ones are chosen.
 OpCase route_of_equal_logits(DType storage, Scale scale) { return route_case(storage, expert_sizes(scale), {}, 0.0); }
+
+OpCase share_scale(DType storage, Scale scale) { return share_scale_case(storage, expert_sizes(scale)); }
 
 OpCase experts_whole(DType storage, Scale scale) {
   const ExpertSizes s = expert_sizes(scale);

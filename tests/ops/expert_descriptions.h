@@ -40,6 +40,8 @@ OpCase route_in_groups(DType storage, Scale scale);
 OpCase route_in_groups_of_sigmoids(DType storage, Scale scale);
 OpCase route_among_most(DType storage, Scale scale);
 OpCase route_of_equal_logits(DType storage, Scale scale);
+/// Shares times numbers of experts.
+OpCase share_scale(DType storage, Scale scale);
 OpCase experts_whole(DType storage, Scale scale);
 OpCase experts_of_few_rows(DType storage, Scale scale);
 OpCase experts_of_many_rows(DType storage, Scale scale);

@@ -561,6 +561,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Experts_Adapted", adapted_experts, true},
       {"Experts_Stacked", stacked_experts, false},
       {"Experts_MostStacked", most_stacked_experts, false},
+      {"Experts_ShareScale", share_scale, true},
       {"Experts_Bias", expert_biases, true},
       {"Experts_BiasSeveralChunks", expert_biases_of_many_rows, false},  // likewise
       {"Expand_Int8", expand_int8, false},                               // of frozen weights: nothing flows back

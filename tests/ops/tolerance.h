@@ -51,6 +51,9 @@ inline double units_of(const Op& op) {
       return 5;  // exp and its sum, quotient
     case OpKind::kRouteBackward:
       return 9;  // the forward's, the mean of products, their difference
+    case OpKind::kShareScale:
+      return 1;  // a product
+    case OpKind::kShareScaleBackward:
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
     case OpKind::kGroupedMatMulWeightGradient:

@@ -156,6 +156,8 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
       return prepare_row_op(preparation);
     case OpKind::kRoute:
     case OpKind::kRouteBackward:
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
     case OpKind::kDispatch:
     case OpKind::kCombine:
     case OpKind::kCombineBackward:

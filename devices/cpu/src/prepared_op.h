@@ -69,8 +69,9 @@ bool can_pair(const OpList& list, const ProductPair& pair, const Engines& engine
 PreparedOr prepare_matmul_pair(const OpList& list, const ProductPair& pair, const Engines& engines);
 PreparedOr prepare_matmul_weight_gradient(const Preparation& preparation);  // kMatMulWeightGradient
 PreparedOr prepare_vocabulary(const Preparation& preparation);              // the loss and its gradients
-PreparedOr prepare_row_op(const Preparation& preparation);    // kEmbedding, kEmbeddingBackward, kSelectLast
-PreparedOr prepare_route_op(const Preparation& preparation);  // kRoute, kDispatch, kCombine, kGroupedBias, gradients
+PreparedOr prepare_row_op(const Preparation& preparation);  // kEmbedding, kEmbeddingBackward, kSelectLast
+/// kRoute, kShareScale, kDispatch, kCombine, kGroupedBias and their gradients.
+PreparedOr prepare_route_op(const Preparation& preparation);
 PreparedOr prepare_sink_op(const Preparation& preparation);   // kAttentionSink and its gradient
 PreparedOr prepare_delta_op(const Preparation& preparation);  // kConvolution, kDecay, kDeltaRule and their gradients
 PreparedOr prepare_grouped_product(const Preparation& preparation);  // is_grouped_product()

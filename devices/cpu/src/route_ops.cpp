@@ -216,6 +216,35 @@ class RouteBackward final : public TokenOp {
   const RouteAttributes attributes_;
 };
 
+/// Few numbers: one thread has them all, chunk by chunk of tokens.
+class ShareScale final : public TokenOp {
+ public:
+  explicit ShareScale(const Preparation& preparation) : TokenOp(preparation, preparation.read(0)) {}
+  Bytes scratch_bytes(std::uint32_t) const override { return 0; }
+
+  absl::Status run(const RunContext& context) const override {
+    const bool backward = op_.kind == OpKind::kShareScaleBackward;
+    const auto* shares = context.as<float>(op_.reads[0]);
+    const auto* experts = context.as<std::int32_t>(op_.reads[1]);
+    const auto* scale = context.as<float>(op_.reads[2]);
+    const float* scaled = backward ? context.as<float>(op_.reads[3]) : shares;
+    auto* y = context.as<float>(op_.writes[0]);
+    const std::int64_t count = tokens_ * width_;
+    for (std::int64_t i = 0; i < count; ++i) y[i] = scaled[i] * scale[experts[i]];
+    if (op_.writes.size() == 1) return absl::OkStatus();
+    auto* gradient = context.as<float>(op_.writes[1]);
+    const std::int64_t numbers = rows_of(read(2));
+    for (std::int64_t first = 0; first < count; first += kTokenChunk * width_) {
+      std::array<float, kMostExperts> sums{};
+      for (std::int64_t i = first; i < std::min(count, first + kTokenChunk * width_); ++i) {
+        sums[static_cast<std::size_t>(experts[i])] += scaled[i] * shares[i];
+      }
+      for (std::int64_t e = 0; e < numbers; ++e) gradient[e] += sums[static_cast<std::size_t>(e)];
+    }
+    return absl::OkStatus();
+  }
+};
+
 class Dispatch final : public TokenOp {
  public:
   explicit Dispatch(const Preparation& preparation) : TokenOp(preparation, preparation.read(0)) {}
@@ -360,6 +389,9 @@ PreparedOr prepare_route_op(const Preparation& preparation) {
       return std::make_unique<Route>(preparation);
     case OpKind::kRouteBackward:
       return std::make_unique<RouteBackward>(preparation);
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
+      return std::make_unique<ShareScale>(preparation);
     case OpKind::kDispatch:
       return std::make_unique<Dispatch>(preparation);
     case OpKind::kCombine:

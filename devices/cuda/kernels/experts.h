@@ -269,6 +269,36 @@ struct RouteBackward {
   }
 };
 
+/// A block kMostThreads numbers.
+struct ShareScale {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const ShareScaleParams& p) {
+    block.local([&](int thread) {
+      const std::int64_t i = block.x() * block.threads() + thread;
+      if (i < p.elements) p.y[i] = p.x[i] * p.scale[p.experts[i]];
+    });
+  }
+};
+
+/// A block an expert.
+struct ShareScaleSums {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const ShareScaleParams& p) {
+    const auto expert = static_cast<std::int32_t>(block.x());
+    typename Block::template Own<float> part;
+    block.local([&](int thread) {
+      part[thread] = 0;
+      for (std::int64_t i = thread; i < p.elements; i += block.threads()) {
+        if (p.experts[i] == expert) part[thread] += p.x[i] * p.shares[i];
+      }
+    });
+    const float sum = block.sum(part);
+    block.local([&](int thread) {
+      if (thread == 0) p.y[expert] += sum;
+    });
+  }
+};
+
 /// A block a token.
 template <typename T>
 struct Dispatch {

@@ -448,6 +448,15 @@ struct RouteParams {   // where tokens go, and its gradient
   float added;  // to the sum of scores that are normalised
 };
 
+struct ShareScaleParams {       // what a token gets from an expert, times a number of the expert
+  const float* x;               // [T, k]
+  const std::int32_t* experts;  // [T, k]
+  const float* scale;           // [E]
+  const float* shares;          // gradient of the scale: [T, k]
+  float* y;                     // [T, k], or [E] to be added to
+  std::int64_t elements;        // T k
+};
+
 struct SpreadParams {  // tokens to the rows of their experts, and back
   const void* x;       // dispatch: [T, C], else [k T, C]
   const std::int32_t* rows;

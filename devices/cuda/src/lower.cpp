@@ -56,6 +56,8 @@ absl::Status lower_op(Lowering& op) {
       return lower_vocabulary(op);
     case OpKind::kRoute:
     case OpKind::kRouteBackward:
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
     case OpKind::kDispatch:
     case OpKind::kCombine:
     case OpKind::kCombineBackward:

@@ -49,6 +49,20 @@ void lower_route_backward(Lowering& op) {
             {op.in(0).shape[0], 1, threads_for(op.in(0).shape[1]), 0}, arguments);
 }
 
+void lower_share_scale(Lowering& op) {
+  using P = ShareScaleParams;
+  const bool backward = op.op().kind == OpKind::kShareScaleBackward;
+  Arguments<P> arguments;
+  arguments.params.elements = op.in(0).elements();
+  arguments.at(&P::x, op.read(backward ? 3 : 0)).at(&P::experts, op.read(1)).at(&P::scale, op.read(2));
+  arguments.at(&P::shares, op.read(0)).at(&P::y, op.write(0));
+  op.launch(KernelId::k_share_scale, {divide_up(arguments.params.elements, kMostThreads), 1, kMostThreads, 0},
+            arguments);
+  if (op.op().writes.size() == 1) return;
+  arguments.at(&P::y, op.write(1));
+  op.launch(KernelId::k_share_scale_sums, {op.in(2).shape[0], 1, kMostThreads, 0}, arguments);
+}
+
 /// Whose `rows` [T, k] are read number `rows`.
 Arguments<SpreadParams> spread(const Lowering& op, std::size_t rows) {
   Arguments<SpreadParams> arguments;
@@ -209,6 +223,10 @@ absl::Status lower_experts(Lowering& op) {
       return absl::OkStatus();
     case OpKind::kRouteBackward:
       lower_route_backward(op);
+      return absl::OkStatus();
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
+      lower_share_scale(op);
       return absl::OkStatus();
     case OpKind::kDispatch:
       lower_dispatch(op);

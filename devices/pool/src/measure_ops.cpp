@@ -55,6 +55,9 @@ bool keeps_extents(const Op& op, std::size_t position) {
     case OpKind::kMatMulInputGradient:
     case OpKind::kColumnScale:
       return position == 1;
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
+      return position == 2;
     case OpKind::kColumnScaleBackward:
       return position == 1 || position == 2;
     case OpKind::kGroupedMatMul:

@@ -156,6 +156,28 @@ void route_backward(const Call& call) {
   }
 }
 
+void share_scale(const Call& call) {
+  const Values shares = call.in(0);
+  const std::int32_t* experts = call.in(1).integers();
+  Values y = call.out(0);
+  for (std::int64_t i = 0; i < shares.size(); ++i) y.set(i, shares[i] * call.in(2)[experts[i]]);
+}
+
+void share_scale_backward(const Call& call) {
+  const Values shares = call.in(0);
+  const std::int32_t* experts = call.in(1).integers();
+  const Values scale = call.in(2);
+  const Values dy = call.in(3);
+  Values dshares = call.out(0);
+  std::vector<double> sums(static_cast<std::size_t>(scale.size()));
+  for (std::int64_t i = 0; i < shares.size(); ++i) {
+    dshares.set(i, dy[i] * scale[experts[i]]);
+    sums[static_cast<std::size_t>(experts[i])] += dy[i] * shares[i];
+  }
+  if (call.op.writes.size() == 1) return;
+  for (std::int64_t e = 0; e < scale.size(); ++e) call.out(1).add(e, sums[static_cast<std::size_t>(e)]);
+}
+
 void dispatch(const Call& call) {
   const Values x = call.in(0);
   const std::int32_t* rows = call.in(1).integers();

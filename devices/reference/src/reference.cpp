@@ -96,6 +96,10 @@ void run(const reference::Call& call) {
       return reference::route(call);
     case OpKind::kRouteBackward:
       return reference::route_backward(call);
+    case OpKind::kShareScale:
+      return reference::share_scale(call);
+    case OpKind::kShareScaleBackward:
+      return reference::share_scale_backward(call);
     case OpKind::kDispatch:
       return reference::dispatch(call);
     case OpKind::kCombine:

@@ -146,6 +146,8 @@ void delta_rule(const Call& call);
 void delta_rule_backward(const Call& call);
 void route(const Call& call);
 void route_backward(const Call& call);
+void share_scale(const Call& call);
+void share_scale_backward(const Call& call);
 void dispatch(const Call& call);
 void combine(const Call& call);
 void combine_backward(const Call& call);

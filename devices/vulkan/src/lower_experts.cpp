@@ -70,6 +70,18 @@ void lower_route_backward(OpLowering& op) {
             {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0)});
 }
 
+void lower_share_scale(OpLowering& op) {
+  constexpr std::int64_t kThreads = 256;
+  const bool backward = op.op().kind == OpKind::kShareScaleBackward;
+  const std::int64_t count = op.in(0).elements();
+  const std::uint32_t scaled = op.read(backward ? 3 : 0);
+  op.add(Shader::kShareScale, {}, {scaled, op.read(1), op.read(2), op.write(0)}, {count}, parts_of(count, kThreads));
+  if (op.op().writes.size() == 1) return;
+  const std::int64_t experts = op.in(2).elements();
+  op.add(Shader::kShareScaleGradient, {}, {scaled, op.read(1), op.read(0), op.write(1)}, {count},
+         count > 0 ? experts : 0);
+}
+
 void lower_dispatch(OpLowering& op) {
   add_spread(op, Shader::kExpertDispatch, {}, {op.read(0), op.read(1), op.write(0)}, op.out(0), columns_of(op.out(0)),
              columns_of(op.in(1)));

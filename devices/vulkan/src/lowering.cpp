@@ -94,6 +94,9 @@ void lower(OpLowering& op) {
       return lower_route(op);
     case OpKind::kRouteBackward:
       return lower_route_backward(op);
+    case OpKind::kShareScale:
+    case OpKind::kShareScaleBackward:
+      return lower_share_scale(op);
     case OpKind::kDispatch:
       return lower_dispatch(op);
     case OpKind::kCombine:

@@ -198,6 +198,7 @@ void lower_weight_gradient(OpLowering& op);
 void lower_vocabulary(OpLowering& op);
 void lower_route(OpLowering& op);
 void lower_route_backward(OpLowering& op);
+void lower_share_scale(OpLowering& op);
 void lower_dispatch(OpLowering& op);
 void lower_combine(OpLowering& op);
 void lower_combine_backward(OpLowering& op);

@@ -64,6 +64,8 @@ enum class Shader : std::uint8_t {
   kRoute,
   kRouteRows,
   kRouteBackward,
+  kShareScale,
+  kShareScaleGradient,
   kExpertDispatch,
   kExpertCombine,
   kExpertCombineBackward,

@@ -52,6 +52,8 @@ namespace {
   X(route)                       \
   X(route_rows)                  \
   X(route_backward)              \
+  X(share_scale)                 \
+  X(share_scale_gradient)        \
   X(expert_dispatch)             \
   X(expert_combine)              \
   X(expert_combine_backward)     \

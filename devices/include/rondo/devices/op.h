@@ -140,6 +140,12 @@ enum class OpKind : std::uint8_t {
   // The gradient of the shares, what is chosen being constant.
   // reads: logits [T, E], shares, experts, dshares fp32 [T, k]   writes: dlogits [T, E]
   kRouteBackward,
+  // Gemma 4: what a token gets from an expert is times a number of that expert.
+  // reads: shares fp32 [T, k], experts int32 [T, k], scale fp32 [E]   writes: y fp32 [T, k] = shares * scale[experts]
+  kShareScale,
+  // reads: shares, experts, scale, dy fp32 [T, k]
+  // writes: dshares fp32 [T, k] = dy * scale[experts], [dscale fp32 [E] += sum of an expert's dy * shares]
+  kShareScaleBackward,
   // reads: x [T, C], rows int32 [T, k]                writes: y [k T, C], y[rows[t, j]] = x[t]
   kDispatch,
   // reads: x [k T, C], rows, [shares], [addend [T, C]]   writes: y[t] = alpha * sum over j of (shares[t, j] *)
