@@ -109,6 +109,24 @@ TEST(ChoiceBias, OfATrainedModel_IsThatOfItsBase) {
   }
 }
 
+/// Nothing trains what a block's output is multiplied by.
+TEST(BlockScale, OfATrainedModel_IsThatOfItsBase) {
+  const Workspace workspace;
+  expect_run(workspace, {"init", "--arch=gemma4_text", "--output_dir=gemma", "--hidden_size=32", "--dtype=fp32"});
+  std::string file = workspace.read("gemma/model.safetensors");
+  const std::string name = "model.layers.1.layer_scalar";
+  const StoredBytes before = stored_bytes(file, name);
+  const float number = 0.3F;
+  ASSERT_EQ(before.size, sizeof number);
+  std::memcpy(file.data() + before.first, &number, sizeof number);
+  workspace.write("gemma/model.safetensors", file);
+  expect_run(workspace, train({"--model=gemma", "--finetuning_type=full", "--lr=1e-2", "--max_steps=2",
+                               "--save_steps=0", "--dtype=fp32"}));
+  const std::string trained = workspace.read("out/model.safetensors");
+  const StoredBytes after = stored_bytes(trained, name);
+  EXPECT_EQ(trained.substr(after.first, after.size), file.substr(before.first, before.size));
+}
+
 class Optimizers : public testing::TestWithParam<const char*> {};
 
 TEST_P(Optimizers, InterruptedRun_EndsWithTheSameBytes) {

@@ -72,6 +72,23 @@ void as_gemma2(model::ModelConfig& config) {
   config.logits_cap = 1.2;
 }
 
+/// Heads of their own where all is seen, whose keys are values, and experts beside each MLP.
+void as_gemma4(model::ModelConfig& config) {
+  as_gemma3(config);
+  config.family = model::Family::kGemma4;
+  config.norms_add_one = false;
+  config.norms_values = true;
+  config.scales_blocks = true;
+  config.attention_scale = 1.0;
+  config.logits_cap = 1.2;
+  config.rope.kind = model::RopeKind::kProportional;
+  config.rope.turned_share = 0.5;
+  config.global_heads = model::HeadShape{1, 8, true};
+  config.experts = {5, 2, 24, true, {}};
+  config.experts->beside_mlp = true;
+  config.experts->adapts_shared = true;
+}
+
 /// Norms behind the halves and of all heads together, and a layer without rotary embedding.
 void as_olmo_and_smollm3(model::ModelConfig& config) {
   config.norm_place = model::NormPlace::kOutput;
@@ -251,6 +268,8 @@ std::vector<Method> methods() {
           {"dora_with_dropout", dora(0.1), optimizer(OptimizerKind::kAdamW)},
           {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)},
           {"gemma3_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma3},
+          {"gemma4_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gemma4},
+          {"gemma4_lora", lora(DType::kBfloat16, 0.1), optimizer(OptimizerKind::kAdamW), false, false, as_gemma4},
           {"gemma2_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma2},
           {"olmo_blocks", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_olmo_and_smollm3},
           {"experts", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},

@@ -38,6 +38,15 @@ def parts_of_granite(name, tensor):
     return [(name, tensor)]
 
 
+def parts_of_gemma(name, tensor):
+    """Gemma 4's mixtures: files have experts in stacks beside the MLP."""
+    experts, _, what = name.rpartition(".")
+    if what == "down_proj":
+        return [(f"{experts}.{e}.down_proj.weight", part) for e, part in enumerate(tensor)]
+    return [(f"{experts}.{e}.{word}.weight", half)
+            for e, part in enumerate(tensor) for word, half in zip(("gate_proj", "up_proj"), part.chunk(2))]
+
+
 def parts_of_fused(config, name, tensor):
     """Phi-3, LFM2: rows of several linear layers behind one another; of an adapter too, but for the factor that they share."""
     heads = config.hidden_size // config.num_attention_heads
@@ -124,6 +133,8 @@ def in_files(config, name, tensor):
     block, _, rest = name.partition(".feed_forward." if model_type == "lfm2_moe" else ".mlp.")
     if model_type == "gpt_oss":
         return parts_of_stack(name, tensor)
+    if model_type.startswith("gemma4") and ".experts." in name:
+        return parts_of_gemma(name, tensor)
     if model_type == "granitemoe":
         return parts_of_granite(name, tensor)
     if rest == "gate.moe_statics.e_score_correction_bias":

@@ -68,6 +68,11 @@ inline nlohmann::json convolution_to_json(const ModelConfig& config) {
   return {config.short_convolution->width, config.short_convolution->blocks};
 }
 
+inline nlohmann::json global_heads_to_json(const ModelConfig& config) {
+  if (!config.global_heads) return nullptr;
+  return {config.global_heads->kv_heads, config.global_heads->size, config.global_heads->keys_are_values};
+}
+
 /// `parameters`: names and shapes, in name order.
 inline nlohmann::json to_json(const ModelConfig& config) {
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parameters;
@@ -80,6 +85,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
           {"num_heads", config.num_heads},
           {"num_kv_heads", config.num_kv_heads},
           {"head_dim", config.head_dim},
+          {"global_heads", global_heads_to_json(config)},
           {"vocab_size", config.vocab_size},
           {"max_positions", config.max_positions},
           {"rms_norm_eps", config.rms_norm_eps},

@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from auto_class import auto_class  # noqa: E402
 from experts import in_files  # noqa: E402
 
-ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3", "longrope"]
+ROPE_KINDS = ["default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional"]
 ACTIVATIONS = ["silu", "gelu", "gelu_pytorch_tanh", "relu2"]
 DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
           "float32": 0, "bfloat16": 1, "float16": 2}
@@ -58,7 +58,7 @@ def rope_of(config, rope):
         "short_factors": long.get("short_factor", []), "long_factors": long.get("long_factor", []),
         "query_growth": [rope["llama_4_scaling_beta"], rope["original_max_position_embeddings"]]
         if config.model_type == "ministral3" else None,
-        "turned_share": rope.get("partial_rotary_factor", 1.0) if config.model_type in TURN_IN_PART else 1.0,
+        "turned_share": rope.get("partial_rotary_factor", 1.0) if config.model_type in TURN_IN_PART or kind == "proportional" else 1.0,
     }
 
 
@@ -93,6 +93,18 @@ def convolution_of(config):
     return [config.conv_L_cache, [kind == "conv" for kind in config.layer_types]]
 
 
+def heads_of(config, layers):
+    """Of the layers that most of the configuration speaks of heads of keys and values and their size; and of Gemma 4's layers
+    that see all the same, and whether keys are values, else None."""
+    if config.model_type != "gemma4_text":
+        attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
+        return config.num_key_value_heads, attention.head_dim, None
+    written = config.to_dict()
+    attention = next(layer.self_attn for layer in layers if not layer.self_attn.is_sliding)
+    heads = attention.k_proj.out_features // attention.head_dim
+    return written["num_key_value_heads"], written["head_dim"], [heads, attention.head_dim, attention.v_proj is None]
+
+
 def choice_of(config, mixture):
     """Whether a bias chooses, whether scores are sigmoids, the factor of shares, groups and how many of them are chosen; None
     for softmax alone."""
@@ -109,6 +121,11 @@ def choice_of(config, mixture):
 def experts_of(config, layers):
     """Count, choices, whether their shares sum to 1, the blocks without, what their activation is clamped by, and
     choice_of(); None where no block has any."""
+    if config.model_type == "gemma4_text":
+        if not config.enable_moe_block:
+            return None
+        return [layers[0].router.proj.out_features, config.top_k_experts, True, [], None, None]
+
     def mixture_of(layer):
         return next((getattr(layer, name) for name in ("block_sparse_moe", "feed_forward", "mlp") if hasattr(layer, name)), None)
 
@@ -124,7 +141,7 @@ def experts_of(config, layers):
 
 def choice_biases(model):
     """Those that are no parameters."""
-    return [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias"))]
+    return [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]
 
 
 def intermediate_of(config, layers):
@@ -152,12 +169,13 @@ def expected(folder):
     rope, window_rope = ropes_of(config)
     layers = text_model.layers
     attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
+    kv_heads, head_dim, global_heads = heads_of(config, layers)
     embedding_scale = getattr(text_model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
         "intermediate_size": intermediate_of(config, layers), "num_layers": config.num_hidden_layers,
-        "num_heads": config.num_attention_heads, "num_kv_heads": config.num_key_value_heads,
-        "head_dim": attention.head_dim, "vocab_size": config.vocab_size,
+        "num_heads": config.num_attention_heads, "num_kv_heads": kv_heads,
+        "head_dim": head_dim, "global_heads": global_heads, "vocab_size": config.vocab_size,
         "max_positions": config.max_position_embeddings, "rms_norm_eps": getattr(config, "rms_norm_eps", None) or config.norm_eps,
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
         "without_rope": without_rope_of(config, layers),
@@ -172,6 +190,6 @@ def expected(folder):
         "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
         "short_convolution": convolution_of(config),
         "parameters": sorted([name, list(part.shape)] for whole, p in (*model.named_parameters(), *choice_biases(model))
-                             if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual"))
+                             if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual", "embed_vision"))
                              for name, part in in_files(config, whole, p)),
     }

@@ -12,6 +12,7 @@ import tempfile
 import torch
 import transformers
 from expected_config import expected
+from transformers import Gemma4Config, Gemma4TextConfig
 from transformers import Gemma2Config, Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import Ernie4_5_MoeConfig, Glm4MoeConfig, Lfm2MoeConfig
 from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, GraniteMoeConfig, HunYuanDenseV1Config, Lfm2Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3MoeConfig, Qwen3NextConfig
@@ -40,6 +41,26 @@ def saved_with_pictures(**text):
         return json.loads(pathlib.Path(folder, "config.json").read_text())
 
 
+def saved_gemma4_with_pictures(**text):
+    config = Gemma4Config(text_config={**SMALL, **text}, vision_config=PICTURES_OF_GEMMA4)
+    with tempfile.TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        return json.loads(pathlib.Path(folder, "config.json").read_text())
+
+
+PICTURES_OF_GEMMA4 = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, head_dim=16,
+                          position_embedding_size=16, patch_size=14)
+# As published files have them.
+HUB_OF_GEMMA4 = dict(
+    attention_bias=False, attention_dropout=0.0, attention_k_eq_v=True, bos_token_id=2, dtype="bfloat16", eos_token_id=1,
+    final_logit_softcapping=30.0, global_head_dim=32, head_dim=16, hidden_activation="gelu_pytorch_tanh",
+    hidden_size_per_layer_input=0, initializer_range=0.02, max_position_embeddings=262144, num_global_key_value_heads=1,
+    num_key_value_heads=2, num_kv_shared_layers=0, pad_token_id=0, rms_norm_eps=1e-6, sliding_window=1024,
+    tie_word_embeddings=True, use_bidirectional_attention="vision", use_cache=True, use_double_wide_mlp=False,
+    vocab_size_per_layer_input=300, layer_types=["sliding_attention"] * 5 + ["full_attention"],
+    rope_parameters=dict(
+        full_attention=dict(partial_rotary_factor=0.25, rope_theta=1000000.0, rope_type="proportional"),
+        sliding_attention=dict(rope_theta=10000.0, rope_type="default")))
 PICTURES = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28,
                 patch_size=14)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -203,6 +224,18 @@ CASES = {
                           sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh", torch_dtype="bfloat16",
                           eos_token_id=[1, 106], cache_implementation="hybrid"),
     "saved_gemma3_with_pictures": saved_with_pictures(head_dim=16, sliding_window=16, num_hidden_layers=7),
+    "saved_gemma4": saved(Gemma4TextConfig, num_hidden_layers=8, head_dim=16, global_head_dim=24, sliding_window=16,
+                          hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=2),
+    "saved_gemma4_moe": saved(Gemma4TextConfig, head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0,
+                              enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=12,
+                              attention_bias=True, tie_word_embeddings=False),
+    "gemma4_bare": written("gemma4_text", hidden_size_per_layer_input=0),
+    "gemma4_last_slides": written("gemma4_text", hidden_size_per_layer_input=0, layer_types=["sliding_attention"] * 3,
+                                  num_global_key_value_heads=1),
+    "gemma4_moe_hub": written("gemma4_text", **{**HUB_OF_GEMMA4, "num_hidden_layers": 6, "enable_moe_block": True,
+                                                "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}),
+    "saved_gemma4_with_pictures": saved_gemma4_with_pictures(
+        head_dim=16, global_head_dim=24, sliding_window=16, hidden_size_per_layer_input=0),
     "saved_mixtral": saved(MixtralConfig, num_key_value_heads=2, num_local_experts=3, sliding_window=16),
     "mixtral_bare": written("mixtral", num_attention_heads=8),
     "mixtral_hub": written("mixtral", num_key_value_heads=2, num_experts_per_tok=2, num_local_experts=4,
@@ -401,6 +434,13 @@ CASES = {
             use_cache=True, vocab_size=300, rope_parameters=dict(
                 beta_fast=32.0, beta_slow=1.0, factor=16.0, llama_4_scaling_beta=0.1, mscale=1.0, mscale_all_dim=1.0,
                 original_max_position_embeddings=16384, rope_theta=1000000.0, rope_type="yarn", type="yarn"))},
+    "gemma4_with_pictures_hub": {
+        "model_type": "gemma4", "architectures": ["Gemma4ForConditionalGeneration"], "eos_token_id": [1, 106],
+        "dtype": "bfloat16", "initializer_range": 0.02, "tie_word_embeddings": True, "audio_config": None,
+        "vision_soft_tokens_per_image": 280, "vision_config": dict(PICTURES_OF_GEMMA4, model_type="gemma4_vision"),
+        "text_config": dict(HUB_OF_GEMMA4, hidden_size=64, intermediate_size=96, num_hidden_layers=6, vocab_size=300,
+                            num_attention_heads=4, model_type="gemma4_text", enable_moe_block=False, num_experts=None,
+                            top_k_experts=None, moe_intermediate_size=None)},
     "gemma3_with_pictures_hub": {
         "model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "eos_token_id": [1, 106],
         "torch_dtype": "bfloat16", "initializer_range": 0.02, "mm_tokens_per_image": 4, "vision_config": PICTURES,

@@ -10,6 +10,7 @@ import zlib
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig
+from transformers import Gemma4Config, Gemma4ForCausalLM, Gemma4ForConditionalGeneration, Gemma4TextConfig
 from transformers import Gemma2Config, Gemma2ForCausalLM, GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, Lfm2MoeConfig, Lfm2MoeForCausalLM
@@ -34,13 +35,15 @@ ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes th
 CONVOLUTION_LAYERS = [*LINEAR_LAYERS[:3], "out_proj", "in_proj", "w1", "w2", "w3"]
 JOINED_LAYERS = [*ATTENTION_LAYERS, "out_proj", "shared_expert_gate", "in_proj_qkvz", "in_proj_ba"]
 
+BLOCK_SCALE = "layer_scalar"  # of what a block gives; nothing trains it
+
 CHOICE_BIASES = ("e_score_correction_bias", "expert_bias")  # by which experts are chosen; nothing trains them
 
 _COMMON = dict(hidden_act="silu", max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                attention_dropout=0.0, use_cache=True)
 
 
-PICTURES = ("vision_tower", "multi_modal_projector", "visual")  # the last one's layers have names of their own
+PICTURES = ("vision_tower", "multi_modal_projector", "visual", "embed_vision")  # the last one's layers have names of their own
 
 
 def _mistral_with_pictures(**values):
@@ -53,6 +56,12 @@ def _with_pictures(**values):
     return Gemma3Config(text_config=values, mm_tokens_per_image=4, tie_word_embeddings=True,
                         eos_token_id=values["eos_token_id"], vision_config=dict(
         hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14))
+
+
+def _gemma4_with_pictures(**values):
+    return Gemma4Config(text_config=values, tie_word_embeddings=True, eos_token_id=values["eos_token_id"], vision_config=dict(
+        hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
+        position_embedding_size=16, patch_size=14))
 
 
 def _qwen_with_pictures(config_class=Qwen3_5Config, **values):
@@ -251,6 +260,24 @@ CASES = {
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
                              full_attention=dict(rope_type="linear", rope_theta=100000.0, factor=3.0))),
+    # Heads of other sizes where all is seen, whose keys are their values and turn in part; values are normed, blocks scaled.
+    "gemma4": _case(
+        Gemma4TextConfig, Gemma4ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=18, global_head_dim=28, num_global_key_value_heads=1,
+        attention_k_eq_v=True, vocab_size=131, rms_norm_eps=1e-6, tie_word_embeddings=True, sliding_window=6,
+        hidden_size_per_layer_input=0, final_logit_softcapping=1.2,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
+                             full_attention=dict(rope_type="proportional", rope_theta=1000.0, partial_rotary_factor=0.25))),
+    # The same with experts beside each MLP, values of their own everywhere, and a head of its own.
+    "gemma4_moe": _case(
+        Gemma4TextConfig, Gemma4ForCausalLM, hidden_size=44, intermediate_size=58, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=14, global_head_dim=20, vocab_size=127, rms_norm_eps=1e-6,
+        tie_word_embeddings=False, sliding_window=7, hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=7,
+        top_k_experts=3, moe_intermediate_size=26, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
+                             full_attention=dict(rope_type="proportional", rope_theta=2000.0, partial_rotary_factor=0.5,
+                                                 factor=2.0))),
     # Linear attention on both sides of attention that is gated and whose heads turn in part. What a head gives may be
     # next to nothing, which a smaller epsilon would make much of, errors too.
     "qwen3_5": _case(
@@ -319,6 +346,13 @@ CASES = {
         layer_types=["sliding_attention", "full_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500.0),
                              full_attention=dict(rope_type="default", rope_theta=50000.0))),
+    "gemma4_pictures": _case(
+        _gemma4_with_pictures, Gemma4ForConditionalGeneration, hidden_size=44, intermediate_size=62, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, global_head_dim=24, attention_k_eq_v=True,
+        vocab_size=123, rms_norm_eps=1e-6, tie_word_embeddings=True, sliding_window=5, hidden_size_per_layer_input=0,
+        final_logit_softcapping=2.0, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500.0),
+                             full_attention=dict(rope_type="proportional", rope_theta=5000.0, partial_rotary_factor=0.25))),
 }
 
 
@@ -372,7 +406,7 @@ def randomize(model, seed):
     hidden = text_config(model).hidden_size
     model_type = model.config.model_type
     scales_embedding = model_type.startswith("gemma")
-    adds_one = scales_embedding or model_type.startswith(("qwen3_5", "qwen3_next"))
+    adds_one = (scales_embedding and not model_type.startswith("gemma4")) or model_type.startswith(("qwen3_5", "qwen3_next"))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -383,6 +417,8 @@ def randomize(model, seed):
             elif parameter.dim() == 1:
                 one = not adds_one or "linear_attn.norm" in name
                 parameter.copy_((1.0 if one else 0.0) + 0.25 * noise)
+                if model_type.startswith("gemma4") and name.endswith(("q_norm.weight", "k_norm.weight")):
+                    parameter.mul_(parameter.shape[0]**-0.25)  # no other scale keeps its scores from being one-hot
             elif "embed_tokens" in name or "lm_head" in name:
                 # Where the model multiplies what it looks up, that would drown what its layers add.
                 parameter.copy_((0.5 if scales_embedding else 1.3) * hidden**-0.5 * noise)
@@ -391,6 +427,8 @@ def randomize(model, seed):
         for name, buffer in model.named_buffers():
             if name.endswith(CHOICE_BIASES):
                 buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
+            elif name.endswith(BLOCK_SCALE):
+                buffer.copy_(0.8 + 0.2 * torch.randn(buffer.shape, generator=generator))
 
 
 def make_config(name, **changes):
@@ -411,6 +449,8 @@ def make_model(name, seed, **changes):
 def targets_of(model):
     if model.config.model_type == "phi3":
         return FUSED_LAYERS
+    if model.config.model_type.startswith("gemma4"):
+        return [*LINEAR_LAYERS, "proj"] if text_config(model).enable_moe_block else LINEAR_LAYERS
     if model.config.model_type == "qwen3_next":
         return JOINED_LAYERS
     if model.config.model_type.startswith("qwen3_5"):

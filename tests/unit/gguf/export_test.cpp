@@ -426,6 +426,11 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
   expect_refused(check_expressible(config, "config.json"), {"attention_bias"});
 }
 
+TEST(CheckExpressible, OfAFamilyThatNoFilesAreWrittenOf_IsRefusedByItsName) {
+  const model::ModelConfig config = make_model("gemma4_text", fresh_folder() / "model").config;
+  expect_refused(check_expressible(config, "config.json"), {"config.json", "gemma4_text", "GGUF files of this family"});
+}
+
 TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {
   const fs::path folder = fresh_folder();
   int number = 0;

@@ -86,6 +86,8 @@ TEST(LoadAdapterConfig, TargetsInASharedExpert_AreTheirNames) {
   EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("q_proj", "up_proj", "shared_expert_gate"));
   adapter["target_modules"] = {"shared_expert.down_proj", "mlp.shared_expert_gate"};
   EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("down_proj", "shared_expert_gate"));
+  adapter["target_modules"] = {"model.layers.0.router.proj", "layers.0.mlp.up_proj"};  // Gemma 4's
+  EXPECT_THAT(load(adapter)->targets, testing::ElementsAre("up_proj", "proj"));
   adapter["target_modules"] = {"mlp.shared_expert"};
   expect_refused(load(adapter).status(), {"target_modules", "mlp.shared_expert"});
 }

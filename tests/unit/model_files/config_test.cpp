@@ -10,9 +10,17 @@ namespace {
 using Json = nlohmann::json;
 
 Json good_config(const std::string& model_type = "llama") {
-  return {{"model_type", model_type}, {"hidden_size", 64},        {"intermediate_size", 128}, {"num_hidden_layers", 2},
-          {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 300},        {"head_dim", 16},
-          {"attention_dropout", 0.0}, {"residual_dropout", 0.0}};
+  return {{"model_type", model_type},
+          {"hidden_size", 64},
+          {"intermediate_size", 128},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"vocab_size", 300},
+          {"head_dim", 16},
+          {"attention_dropout", 0.0},
+          {"residual_dropout", 0.0},
+          {"hidden_size_per_layer_input", 0}};
 }
 
 struct BadConfig {
@@ -190,6 +198,40 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{"head_bias", "ernie4_5_moe", {{"use_bias", true}}, {"use_bias", "head"}},
         BadConfig{"no_interval", "ernie4_5_moe", {{"moe_layer_interval", 0}}, {"moe_layer_interval", "found 0"}},
         BadConfig{"biased_convolution", "lfm2_moe", {{"conv_bias", true}}, {"conv_bias"}},
+        BadConfig{"embeddings_by_layer",
+                  "gemma4_text",
+                  {{"hidden_size_per_layer_input", nullptr}},
+                  {"hidden_size_per_layer_input", "E2B", "absent"}},
+        BadConfig{
+            "shared_keys", "gemma4_text", {{"num_kv_shared_layers", 1}}, {"num_kv_shared_layers", "E4B", "expected 0"}},
+        BadConfig{"sees_what_follows",
+                  "gemma4_text",
+                  {{"use_bidirectional_attention", "all"}},
+                  {"use_bidirectional_attention", "vision"}},
+        BadConfig{"other_scaling",
+                  "gemma4_text",
+                  {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}},
+                  {"rope_scaling", "rope_parameters"}},
+        BadConfig{"one_set_alone",
+                  "gemma4_text",
+                  {{"rope_parameters", {{"full_attention", {{"rope_type", "default"}, {"rope_theta", 7.0}}}}}},
+                  {"rope_parameters", "sliding_attention"}},
+        BadConfig{"no_width_of_experts",
+                  "gemma4_text",
+                  {{"enable_moe_block", true}, {"num_experts", 4}, {"top_k_experts", 2}},
+                  {"moe_intermediate_size"}},
+        BadConfig{"layer_of_its_own",
+                  "gemma4_text",
+                  {{"per_layer_config", {{"0", {{"head_dim", 4}}}}}},
+                  {"per_layer_config", "layer 0"}},
+        BadConfig{"width_by_layer",
+                  "gemma4_text",
+                  {{"per_layer_config", {{"1", {{"intermediate_size", 4}}}}}},
+                  {"per_layer_config", "intermediate_size"}},
+        BadConfig{"uneven_global_heads",
+                  "gemma4_text",
+                  {{"attention_k_eq_v", true}, {"num_key_value_heads", 1}, {"num_global_key_value_heads", 3}},
+                  {"num_attention_heads", "num_global_key_value_heads (3)"}},
         BadConfig{"clipped", "olmoe", {{"clip_qkv", 8.0}}, {"clip_qkv", "capped"}},
         BadConfig{"no_logits", "granite", {{"logits_scaling", 0.0}}, {"logits_scaling", "found 0"}}),
     [](const auto& test_info) { return test_info.param.name; });
@@ -366,6 +408,7 @@ TEST(LoadConfig, FileTooLarge_IsRefusedUnread) {
 
 TEST(ParseConfig, TextPart_IsTiedAsItsWholeSays) {
   for (const auto& [whole, part, by_default] : {std::tuple("gemma3", "gemma3_text", true),
+                                                std::tuple("gemma4", "gemma4_text", true),
                                                 {"mistral3", "mistral", true},
                                                 {"mistral3", "ministral3", true},
                                                 {"qwen3_5", "qwen3_5_text", false}}) {

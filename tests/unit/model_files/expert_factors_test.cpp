@@ -142,6 +142,25 @@ TEST(ExpertFactors, OfThoseThatABiasChooses_AreNamedAsInPeft) {
   EXPECT_EQ(weight_of_expert(lfm2, factors[0].tensor, 3, 1), "model.layers.1.feed_forward.experts.3.w3.weight");
 }
 
+/// Of Gemma 4's neither, and its router is a linear layer.
+TEST(ExpertFactors, OfGemma4_AreNamedAsTensorsAlone) {
+  const ModelConfig config = *load_config(fs::path(RONDO_TEST_DATA) / "golden/gemma4_moe/model");
+  LoraConfig lora;
+  lora.rank = 2;
+  ASSERT_TRUE(resolve_targets(config, "all", "", lora).ok());
+  EXPECT_TRUE(lora.parameters.empty());
+  EXPECT_EQ(lora.targets, (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                                    "down_proj", "proj"}));
+  lora.parameters = {"experts.gate_up_proj"};
+  const std::vector<ExpertFactors> factors = expert_factors(config, lora, 1);
+  ASSERT_EQ(factors.size(), 1U);
+  EXPECT_EQ(factors[0].a, "base_model.model.model.layers.1.experts.lora_A.weight");
+  EXPECT_EQ(weight_of_expert(config, factors[0].tensor, 3, 1), "model.layers.1.experts.3.up_proj.weight");
+  LoraConfig unknown;
+  const absl::Status status = resolve_targets(config, "all", "router.weight", unknown);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("experts.gate_up_proj, experts.down_proj"));
+}
+
 TEST(ExpertFactors, Merged_AreInTheWeightsOfTheirExpert) {
   for (const bool stacked : {false, true}) {
     const ExpertCase c =

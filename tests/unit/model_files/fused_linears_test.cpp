@@ -139,7 +139,7 @@ TEST_P(WrittenAgain, AreTheFilesThatWereRead) {
 
 INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain,
                          testing::Values("phi3", "qwen3_5", "qwen3_5_moe", "qwen3_next", "granitemoe", "glm4_moe",
-                                         "ernie4_5_moe", "lfm2_moe"),
+                                         "ernie4_5_moe", "lfm2_moe", "gemma4_moe"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {

@@ -121,6 +121,12 @@ TEST(KnownModels, ParametersOfMixturesThatABiasChooses_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("LiquidAI/LFM2-8B-A1B")), 8339929856U + 22U * 32U);
 }
 
+/// As transformers 5.23 counts, and a number of each block, which is no parameter there.
+TEST(KnownModels, ParametersOfGemma4_AreThoseOfTheTextPart) {
+  EXPECT_EQ(parameters_of(*known_model("google/gemma-4-31B")), 30697345280U + 60U);
+  EXPECT_EQ(parameters_of(*known_model("google/gemma-4-26B-A4B-it")), 25233141760U + 30U);
+}
+
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {
   for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
   for (const char* name :

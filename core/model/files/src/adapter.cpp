@@ -81,7 +81,7 @@ struct Target {
 };
 
 /// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "linear_attn." | "conv." | "feed_forward." |
-/// ["mlp."] ["shared_expert."]] name, as PEFT matches the ends of paths.
+/// ["mlp."] ["shared_expert."] | "router."] name, as PEFT matches the ends of paths.
 Target split_target(std::string_view text) {
   Target target;
   const auto skip = [&](std::string_view start) {
@@ -97,7 +97,8 @@ Target split_target(std::string_view text) {
     target.layer = layer;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   }
-  for (const char* module : {"self_attn.", "linear_attn.", "conv.", "feed_forward.", "mlp.", "shared_expert."}) {
+  for (const char* module :
+       {"self_attn.", "linear_attn.", "conv.", "feed_forward.", "mlp.", "shared_expert.", "router."}) {
     if (skip(module)) target.module = module;
   }
   target.name = text;
@@ -466,7 +467,8 @@ absl::Status resolve_targets(const ModelConfig& model, const std::string& words,
   for (const std::string& word : words_of(parameters)) {
     if (std::ranges::none_of(tensors, [&](const ExpertTensor& tensor) { return fits(word, tensor.path); })) {
       std::vector<std::string> possible;
-      const std::string module = std::string(mixture_in_memory(model).module) + ".";
+      const std::string own = mixture_in_memory(model).module;
+      const std::string module = own.empty() ? "experts." : own;
       for (const ExpertTensor& tensor : tensors) {
         if (tensor.layer == tensors.front().layer) possible.push_back(tensor.path.substr(tensor.path.find(module)));
       }

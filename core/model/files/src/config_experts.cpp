@@ -132,13 +132,18 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   if (fields.number("router_jitter_noise", {0.0, 1.0}, 0.0) != 0.0) {
     fields.refuse("router_jitter_noise", "noise before the routers is not supported; expected 0.0");
   }
+  const bool beside_mlp = !own.switch_key.empty();
+  if (beside_mlp && !fields.flag(std::string(own.switch_key), false)) return;
+  const auto or_none = [](std::uint32_t number) { return number == 0 ? std::nullopt : std::optional(number); };
   ExpertsConfig experts;
+  experts.beside_mlp = beside_mlp;
   const std::uint32_t least = own.mixtures == Mixtures::kStepped ? 0 : 1;
   const std::string choices_key = either(fields, own.choices_key, "num_experts_per_tok");
-  experts.count = fields.integer(count_key(fields, own), least, kMaxExperts, own.count);
-  experts.choices = fields.integer(choices_key, 1, kMaxChoices, own.choices);
-  experts.width = own.width == 0 ? config.intermediate_size
-                                 : fields.integer("moe_intermediate_size", 1, kMaxIntermediate, own.width);
+  experts.count = fields.integer(count_key(fields, own), least, kMaxExperts, or_none(own.count));
+  experts.choices = fields.integer(choices_key, 1, kMaxChoices, or_none(own.choices));
+  experts.width = own.width == 0 && !beside_mlp
+                      ? config.intermediate_size
+                      : fields.integer("moe_intermediate_size", 1, kMaxIntermediate, or_none(own.width));
   parse_choice(fields, own, experts);
   experts.biases = own.stacked;
   if (own.stacked) {

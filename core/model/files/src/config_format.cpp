@@ -25,7 +25,8 @@ OrderedJson rope_scaling(const RopeConfig& rope, bool spelled_out = false) {
   if (rope.kind == RopeKind::kDefault && !spelled_out) return nullptr;
   OrderedJson scaling;
   scaling["rope_type"] = rope_kind_name(rope.kind);
-  if (rope.kind != RopeKind::kDefault) scaling["factor"] = rope.factor;
+  const bool may_lack_factor = rope.kind == RopeKind::kProportional && rope.factor == 1.0;
+  if (rope.kind != RopeKind::kDefault && !may_lack_factor) scaling["factor"] = rope.factor;
   if (rope.alpha) scaling["alpha"] = *rope.alpha;
   if (rope.kind == RopeKind::kLlama3) {
     scaling["low_freq_factor"] = rope.low_frequency_factor;
@@ -88,6 +89,19 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
 /// Both spellings: older versions of transformers know no settings by kind of layer, newer ones read no theta of layers
 /// that slide outside of them.
 void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  const auto set = [](const RopeConfig& rope) {
+    OrderedJson settings = rope_scaling(rope, true);
+    settings["rope_theta"] = rope.theta;
+    if (rope.kind == RopeKind::kProportional) settings["partial_rotary_factor"] = rope.turned_share;
+    return settings;
+  };
+  const auto both = [&] {
+    return OrderedJson{{"full_attention", set(config.rope)}, {"sliding_attention", set(*config.window_rope)}};
+  };
+  if (traits.sets_ropes_by_kind) {
+    out["rope_parameters"] = both();
+    return;
+  }
   out["rope_theta"] = config.rope.theta;
   const bool is_long = config.rope.kind == RopeKind::kLongRope;
   out["rope_scaling"] = is_long ? long_rope_scaling(config) : rope_scaling(config.rope, !traits.default_rope.empty());
@@ -97,12 +111,18 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
   if (traits.turned_share) out["partial_rotary_factor"] = config.rope.turned_share;
   if (!config.window_rope) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
-  const auto set = [](const RopeConfig& rope) {
-    OrderedJson settings = rope_scaling(rope, true);
-    settings["rope_theta"] = rope.theta;
-    return settings;
-  };
-  out["rope_parameters"] = {{"full_attention", set(config.rope)}, {"sliding_attention", set(*config.window_rope)}};
+  out["rope_parameters"] = both();
+}
+
+/// What Gemma 4 has beside Gemma 3.
+void add_global_heads(const ModelConfig& config, OrderedJson& out) {
+  if (!config.global_heads) return;
+  const HeadShape& heads = *config.global_heads;
+  out["global_head_dim"] = heads.size;
+  out["num_global_key_value_heads"] = heads.kv_heads;
+  out["attention_k_eq_v"] = heads.keys_are_values;
+  out["num_kv_shared_layers"] = 0;
+  out["hidden_size_per_layer_input"] = 0;
 }
 
 void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
@@ -114,6 +134,9 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     const auto cap = [](double of) { return of == 0.0 ? OrderedJson(nullptr) : OrderedJson(of); };
     out["attn_logit_softcapping"] = cap(config.attention_cap);
     out["final_logit_softcapping"] = cap(config.logits_cap);
+  }
+  if (traits.reads_logits_cap) {
+    out["final_logit_softcapping"] = config.logits_cap == 0.0 ? OrderedJson(nullptr) : OrderedJson(config.logits_cap);
   }
   if (!traits.reads_multipliers) return;
   out["attention_multiplier"] = scale_of_scores(config);
@@ -152,9 +175,14 @@ void add_dense_blocks(const ExpertsConfig& experts, const ExpertTraits& traits, 
 void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   if (!traits.experts) return;
   const ExpertsConfig experts = config.experts.value_or(ExpertsConfig{});
+  if (!traits.experts->switch_key.empty()) {
+    out[std::string(traits.experts->switch_key)] = config.experts.has_value();
+    if (!config.experts) return;
+  }
   out[std::string(traits.experts->count_key)] = experts.count;
   if (config.experts) out[std::string(traits.experts->choices_key)] = experts.choices;
-  if (config.experts && traits.experts->width != 0) out["moe_intermediate_size"] = experts.width;
+  if (config.experts && (traits.experts->width != 0 || experts.beside_mlp))
+    out["moe_intermediate_size"] = experts.width;
   if (!traits.experts->shared_count_key.empty()) {
     out[std::string(traits.experts->shared_count_key)] = experts.width == 0 ? 0 : experts.shared_width / experts.width;
   } else if (experts.shared_width != 0) {
@@ -221,6 +249,7 @@ std::string format_config(const ModelConfig& config) {
   out["num_attention_heads"] = config.num_heads;
   out["num_key_value_heads"] = config.num_kv_heads;
   out["head_dim"] = config.head_dim;
+  add_global_heads(config, out);
   out["vocab_size"] = config.vocab_size;
   out["max_position_embeddings"] = config.max_positions;
   out[std::string(traits.activation_key)] = activation_name(config.activation);

@@ -29,7 +29,7 @@ std::optional<Json> text_part_of(const Json& document) {
   const Json type = document.value("model_type", Json());
   const bool mistral = type == "mistral3";
   const bool qwen = type == "qwen3_5" || type == "qwen3_5_moe";
-  if (!mistral && !qwen && type != "gemma3") return std::nullopt;
+  if (!mistral && !qwen && type != "gemma3" && type != "gemma4") return std::nullopt;
   Json text = document.value("text_config", Json::object());
   if (!text.is_object()) return std::nullopt;
   if (!mistral) text["model_type"] = type.get<std::string>() + "_text";
@@ -82,24 +82,110 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   if (fields.has("quantization_config") && !is_mxfp4(fields, traits)) {
     fields.refuse("quantization_config", "quantized weights are not supported; use the model in bf16, fp16 or fp32");
   }
-  if (fields.has("per_layer_config") && !fields.at("per_layer_config").empty()) {
+  if (traits.global_head_dim == 0 && fields.has("per_layer_config") && !fields.at("per_layer_config").empty()) {
     fields.refuse("per_layer_config", "layers of different shapes are not supported");
   }
   refuse_dropout(fields, traits, "attention_dropout", "inside attention");
   refuse_dropout(fields, traits, std::string(traits.residual_dropout_key), "of what a block adds");
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (traits.attention_cap == 0.0 && fields.has(key)) {
+    const bool read = traits.reads_logits_cap && key == std::string_view("final_logit_softcapping");
+    if (traits.attention_cap == 0.0 && !read && fields.has(key)) {
       fields.refuse(key, fmt::format("capped scores are not supported for {}; expected null", traits.model_type));
     }
   }
   if (fields.has("clip_qkv")) fields.refuse("clip_qkv", "capped queries and keys are not supported; expected null");
   for (const char* key : {"is_encoder_decoder", "add_cross_attention", "use_mrope", "use_bidirectional_attention"}) {
+    // Of a text that has no pictures "vision" says nothing.
+    if (traits.global_head_dim != 0 && fields.at(key) == "vision") continue;
+    if (traits.global_head_dim != 0 && fields.at(key) == "all") {
+      fields.refuse(key, "attention to what follows is not supported; expected null or \"vision\"");
+    }
     if (fields.flag(key, false)) fields.refuse(key, "is not supported; expected false");
   }
   // transformers' masks let every token see all others where this is there and not true.
   if (fields.present("is_causal") && fields.at("is_causal") != true) {
     fields.refuse("is_causal", "attention to what follows is not supported; expected true");
   }
+}
+
+/// Gemma 4's smaller models have more than these.
+void refuse_smaller_gemma4(Fields& fields) {
+  if (fields.integer("num_kv_shared_layers", 0, kMaxLayers, 0) != 0) {
+    fields.refuse(
+        "num_kv_shared_layers",
+        "layers that take keys and values from others, as in Gemma 4 E2B and E4B, are not supported; expected 0");
+  }
+  constexpr std::uint32_t kWhenAbsent = 256;
+  if (fields.integer("hidden_size_per_layer_input", 0, kMaxHidden, kWhenAbsent) != 0) {
+    const char* absent = fields.has("hidden_size_per_layer_input") ? "" : "; where the key is absent they are there";
+    fields.refuse(
+        "hidden_size_per_layer_input",
+        fmt::format("embeddings for each layer, as in Gemma 4 E2B and E4B, are not supported; expected 0{}", absent));
+  }
+}
+
+/// As transformers writes it of models whose heads differ: by layer what it has otherwise than the others. Gives that
+/// of all layers that see all.
+Json layer_overrides(Fields& fields, const ModelConfig& config) {
+  const Json& layers = fields.at("per_layer_config");
+  if (!layers.is_object()) {
+    fields.expected("per_layer_config", "an object");
+    return Json::object();
+  }
+  Json common;
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    const Json own = layers.value(std::to_string(layer), Json::object());
+    const bool global = config.sliding_window[layer] == 0;
+    if (!global && own.empty()) continue;
+    if (common.is_null() && global) common = own;
+    if (global && own == common) continue;
+    fields.refuse("per_layer_config",
+                  fmt::format("layer {} differs from others of its kind, which is not supported", layer));
+  }
+  for (const auto& [key, value] : common.items()) {
+    if (key == "head_dim" || key == "num_key_value_heads") continue;
+    fields.refuse("per_layer_config", fmt::format("layers whose {} differs are not supported", quoted_name(key)));
+  }
+  return common.is_object() ? common : Json::object();
+}
+
+void check_head_size(Fields& fields, const char* key, std::uint32_t size, std::uint32_t heads) {
+  if (fields.status().ok() && size % 2 != 0) {
+    fields.refuse(key, fmt::format("expected an even number (rotary embedding turns pairs), found {}", size));
+  }
+  if (size > kMaxHeadsTimesDim / heads) {
+    fields.refuse(key, fmt::format("expected {} * num_attention_heads of at most {}, found {} * {}", key,
+                                   kMaxHeadsTimesDim, size, heads));
+  }
+}
+
+/// Of layers that see all; config.sliding_window must be set.
+void parse_global_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  if (traits.global_head_dim == 0) return;
+  HeadShape heads{config.num_kv_heads, traits.global_head_dim, fields.flag("attention_k_eq_v", false)};
+  if (fields.present("per_layer_config")) {
+    const Json overrides = layer_overrides(fields, config);
+    Fields own(overrides, fields.origin(), "per_layer_config.");
+    heads.size = own.integer("head_dim", 1, kMaxHeadDim, config.head_dim);
+    heads.kv_heads = own.integer("num_key_value_heads", 1, kMaxHeads, config.num_kv_heads);
+    fields.adopt(own.status());
+    if (!heads.keys_are_values && heads.kv_heads != config.num_kv_heads) {
+      fields.refuse("per_layer_config", "num_key_value_heads that differ without attention_k_eq_v are not supported");
+    }
+  } else {
+    if (fields.present("global_head_dim") && !fields.has("global_head_dim")) {
+      fields.expected("global_head_dim", "an integer");
+    }
+    heads.size = fields.integer("global_head_dim", 1, kMaxHeadDim, traits.global_head_dim);
+    const std::uint32_t count = fields.integer("num_global_key_value_heads", 1, kMaxHeads, config.num_kv_heads);
+    if (heads.keys_are_values) heads.kv_heads = count;
+  }
+  check_head_size(fields, "global_head_dim", heads.size, config.num_heads);
+  if (fields.status().ok() && config.num_heads % heads.kv_heads != 0) {
+    fields.refuse("num_attention_heads", fmt::format("expected a multiple of num_global_key_value_heads ({}), found {}",
+                                                     heads.kv_heads, config.num_heads));
+  }
+  config.global_heads = heads;
 }
 
 std::optional<std::uint32_t> or_none(std::uint32_t number) {
@@ -128,14 +214,7 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   }
   const std::uint32_t derived = traits.head_dim != 0 ? traits.head_dim : config.hidden_size / config.num_heads;
   config.head_dim = fields.integer("head_dim", 1, kMaxHeadDim, derived);
-  if (fields.status().ok() && config.head_dim % 2 != 0) {
-    fields.refuse("head_dim",
-                  fmt::format("expected an even number (rotary embedding turns pairs), found {}", config.head_dim));
-  }
-  if (config.head_dim > kMaxHeadsTimesDim / config.num_heads) {
-    fields.refuse("head_dim", fmt::format("expected head_dim * num_attention_heads of at most {}, found {} * {}",
-                                          kMaxHeadsTimesDim, config.head_dim, config.num_heads));
-  }
+  check_head_size(fields, "head_dim", config.head_dim, config.num_heads);
 }
 
 /// LFM2's is two thirds of what the file says, times a factor, rounded up.
@@ -215,6 +294,7 @@ void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std:
                                     : traits.window_pattern;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     if (slides.empty() ? (layer + 1) % pattern == 0 : !slides[layer]) continue;
+    if (traits.global_head_dim != 0 && layer + 1 == config.num_layers) continue;  // it sees all, whatever the file says
     if (fields.present("sliding_window") && !fields.has("sliding_window")) {
       fields.refuse("sliding_window",
                     fmt::format("layer {} is sliding_attention; expected an integer, found null", layer));
@@ -330,6 +410,12 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   }
   config.attention_cap = parse_cap(fields, "attn_logit_softcapping", traits.attention_cap);
   config.logits_cap = parse_cap(fields, "final_logit_softcapping", traits.logits_cap);
+  if (traits.reads_logits_cap) {
+    config.logits_cap = fields.optional_number("final_logit_softcapping", {1e-3, 1e6}).value_or(0.0);
+  }
+  if (traits.attention_scale != 0.0) config.attention_scale = traits.attention_scale;
+  config.norms_values = traits.norms_values;
+  config.scales_blocks = traits.scales_blocks;
   if (!traits.reads_multipliers) return;
   config.attention_scale = fields.number("attention_multiplier", kFactors, 1.0);
   config.embedding_multiplier = fields.number("embedding_multiplier", kFactors, 1.0);
@@ -362,6 +448,11 @@ WeightType parse_dtype(Fields& fields) {
 
 }  // namespace
 
+HeadShape heads_of(const ModelConfig& config, std::uint32_t block) {
+  if (config.global_heads && config.sliding_window[block] == 0) return *config.global_heads;
+  return {config.num_kv_heads, config.head_dim, false};
+}
+
 std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope) {
   return static_cast<std::uint32_t>(config.head_dim * rope.turned_share);
 }
@@ -382,6 +473,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.family = traits->family;
   config.model_type = traits->model_type;
   refuse_unsupported(fields, *traits);
+  if (traits->global_head_dim != 0) refuse_smaller_gemma4(fields);
   if (!traits->experts) refuse_experts(fields);
   parse_sizes(fields, *traits, config);
   // From here on the sizes are used to allocate and to divide.
@@ -411,6 +503,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_linear_attention(fields, *traits, config);
   parse_short_convolution(fields, *traits, config);
   parse_windows(fields, *traits, config);
+  parse_global_heads(fields, *traits, config);
   config.weight_type = parse_dtype(fields);
   config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);
   config.eos_token_ids = fields.token_ids("eos_token_id", traits->eos);

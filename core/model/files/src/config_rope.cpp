@@ -37,6 +37,14 @@ RopeKind parse_kind(Fields& rope, const FamilyTraits& traits) {
                                  quoted_name(name), traits.model_type));
     return RopeKind::kDefault;
   }
+  if (traits.sets_ropes_by_kind) {
+    if (name == "proportional") return RopeKind::kProportional;
+    if (name != "default") {
+      rope.refuse(key, fmt::format("the rotary embedding {} is not supported for {}; expected default or proportional",
+                                   quoted_name(name), traits.model_type));
+    }
+    return RopeKind::kDefault;
+  }
   const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& k) { return k.name == name; });
   if (found != kKinds.end()) return found->kind;
   rope.refuse(key, fmt::format("the rotary embedding {} is not supported; supported: default, linear, dynamic, yarn, "
@@ -112,6 +120,7 @@ void parse_kind_settings(Fields& fields, Fields& rope, const FamilyTraits& trait
                          RopeConfig& out) {
   switch (out.kind) {
     case RopeKind::kDefault:
+    case RopeKind::kProportional:
       return;
     case RopeKind::kLinear:
       out.factor = rope.number("factor", kFactorLimits);
@@ -179,9 +188,14 @@ RopeConfig parse_set(Fields& fields, const Json& settings, const std::string& pa
                      const FamilyTraits& traits, const ModelConfig& config) {
   RopeConfig out;
   Fields rope(settings, fields.origin(), path + ".");
-  parse_turned_share(fields, rope, traits, config, out);
-  out.theta = rope.number("rope_theta", kThetaLimits, theta);
   out.kind = parse_kind(rope, traits);
+  if (out.kind == RopeKind::kProportional) {
+    out.turned_share = rope.number("partial_rotary_factor", {0.0, 1.0}, 1.0);
+    out.factor = rope.number("factor", kFactorLimits, 1.0);
+  } else {
+    parse_turned_share(fields, rope, traits, config, out);
+  }
+  out.theta = rope.number("rope_theta", kThetaLimits, theta);
   parse_kind_settings(fields, rope, traits, config, out);
   if (traits.grows_queries) parse_query_growth(rope, out);
   fields.adopt(rope.status());
@@ -194,6 +208,29 @@ const Json& settings_at(Fields& fields, const char* key) {
   if (fields.at(key).is_object()) return fields.at(key);
   fields.expected(key, "an object or null");
   return no_settings();
+}
+
+/// As parse_by_kind(), of a family that was never written by transformers 4: what stands outside of rope_parameters has
+/// no effect, and what stands there is all.
+void parse_sets(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  if (fields.has("rope_scaling")) {
+    fields.refuse("rope_scaling", fmt::format("is none of {}; expected rope_parameters", traits.model_type));
+  }
+  const Json given = fields.has("rope_parameters") ? fields.at("rope_parameters") : Json::parse(traits.default_rope);
+  const auto set = [&](const char* name) {
+    const Json settings = given.is_object() ? given.value(name, Json()) : Json();
+    if (!settings.is_object()) {
+      fields.refuse("rope_parameters", fmt::format("expected settings for full_attention and sliding_attention, found "
+                                                   "none for {}",
+                                                   name));
+    } else if (!settings.contains("rope_theta")) {
+      fields.refuse(fmt::format("rope_parameters.{}.rope_theta", name), "expected a number, found none");
+    }
+    const Json all = settings.is_object() ? settings : Json::object();
+    return parse_set(fields, all, fmt::format("rope_parameters.{}", name), traits.theta, traits, config);
+  };
+  config.rope = set("full_attention");
+  config.window_rope = set("sliding_attention");
 }
 
 /// Settings by kind of layer: in rope_parameters, or rope_scaling for layers that see all and no scaling for those that
@@ -248,6 +285,7 @@ double long_rope_amplitude(const RopeConfig& rope) {
 }
 
 void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  if (traits.sets_ropes_by_kind) return parse_sets(fields, traits, config);
   if (traits.window_theta) return parse_by_kind(fields, traits, config);
   const char* key = is_filled(fields.at("rope_scaling")) ? "rope_scaling" : "rope_parameters";
   const bool given = traits.default_rope.empty() || fields.has(key);

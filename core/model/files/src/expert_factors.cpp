@@ -19,9 +19,10 @@ using Kind = ExpertTensor::Kind;
 void add_tensors(const ModelConfig& config, std::uint32_t layer, std::vector<ExpertTensor>& out) {
   if (!has_experts(config, layer)) return;
   const MixtureInMemory names = mixture_in_memory(config);
-  const std::string mixture = fmt::format("{}layers.{}.{}.", name_prefix(config), layer, names.module);
+  const std::string mixture = fmt::format("{}layers.{}.{}", name_prefix(config), layer, names.module);
   const std::string router = mixture + names.router;
-  out.push_back({Kind::kRouter, router + ".weight", router, layer});
+  // Where it is a linear layer an adapter has it as such.
+  if (!config.experts->beside_mlp) out.push_back({Kind::kRouter, router + ".weight", router, layer});
   out.push_back({Kind::kInner, mixture + "experts.gate_up_proj", mixture + "experts", layer});
   out.push_back({Kind::kDown, mixture + "experts.down_proj", mixture + "experts", layer});
 }
@@ -164,7 +165,7 @@ std::vector<ExpertFactors> expert_factors(const ModelConfig& config, const LoraC
 std::string weight_of_expert(const ModelConfig& config, const ExpertTensor& tensor, std::uint64_t expert,
                              std::size_t part) {
   const ExpertNames names = expert_names(config);
-  const std::string mixture = fmt::format("{}layers.{}.{}.", name_prefix(config), tensor.layer, names.module);
+  const std::string mixture = fmt::format("{}layers.{}.{}", name_prefix(config), tensor.layer, names.module);
   if (tensor.kind == Kind::kRouter) return mixture + names.router + ".weight";
   const char* name = tensor.kind == Kind::kDown ? names.down : part == 0 ? names.gate : names.up;
   return fmt::format("{}experts.{}.{}.weight", mixture, expert, name);

@@ -313,6 +313,42 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
      .is_gemma = true,
      .scales_queries = true,
      .activation_key = "hidden_activation"},
+    {.family = Family::kGemma4,
+     .model_type = "gemma4_text",
+     .architecture = "Gemma4ForCausalLM",
+     .vocab_size = 262144,
+     .num_heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .global_head_dim = 512,
+     .max_positions = 131072,
+     .theta = 1e6,
+     .default_rope = R"({"sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+                        "full_attention": {"rope_type": "proportional", "rope_theta": 1e6,
+                                           "partial_rotary_factor": 0.25}})",
+     .sets_ropes_by_kind = true,
+     .bos = 2,
+     .eos = 1,
+     .pad = 0,
+     .ties = true,
+     .reads_attention_bias = true,
+     .windows = Windows::kPattern,
+     .default_window = 512,
+     .window_pattern = 6,
+     .window_theta = 10000.0,
+     .norm_place = NormPlace::kBoth,
+     .qk_norm = QkNorm::kHead,
+     .experts = ExpertTraits{.count_key = "num_experts",
+                             .choices_key = "top_k_experts",
+                             .normalises_always = true,
+                             .adapts_shared = true,
+                             .switch_key = "enable_moe_block"},
+     .norms_values = true,
+     .scales_blocks = true,
+     .is_gemma = true,
+     .attention_scale = 1.0,
+     .reads_logits_cap = true,
+     .activation_key = "hidden_activation"},
     {.family = Family::kMixtral,
      .model_type = "mixtral",
      .architecture = "MixtralForCausalLM",
@@ -531,59 +567,6 @@ std::string family_names() {
     names += traits.model_type;
   }
   return names;
-}
-
-std::string_view weight_type_name(WeightType type) {
-  switch (type) {
-    case WeightType::kFloat32:
-      return "float32";
-    case WeightType::kBfloat16:
-      return "bfloat16";
-    case WeightType::kFloat16:
-      return "float16";
-  }
-  return "";
-}
-
-std::string_view activation_name(Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return "silu";
-    case Activation::kGelu:
-      return "gelu";
-    case Activation::kGeluTanh:
-      return "gelu_pytorch_tanh";
-    case Activation::kReluSquared:
-      return "relu2";
-  }
-  return "";
-}
-
-std::string_view rope_kind_name(RopeKind kind) {
-  switch (kind) {
-    case RopeKind::kDefault:
-      return "default";
-    case RopeKind::kLinear:
-      return "linear";
-    case RopeKind::kDynamic:
-      return "dynamic";
-    case RopeKind::kYarn:
-      return "yarn";
-    case RopeKind::kLlama3:
-      return "llama3";
-    case RopeKind::kLongRope:
-      return "longrope";
-  }
-  return "";
-}
-
-std::size_t weight_type_size(WeightType type) { return type == WeightType::kFloat32 ? 4 : 2; }
-
-absl::StatusOr<WeightType> parse_weight_type(std::string_view word) {
-  if (word == "float32" || word == "fp32" || word == "f32") return WeightType::kFloat32;
-  if (word == "bfloat16" || word == "bf16") return WeightType::kBfloat16;
-  if (word == "float16" || word == "fp16" || word == "f16") return WeightType::kFloat16;
-  return invalid_input("expected float32, bfloat16 or float16 (fp32, bf16, fp16), found \"{}\"", word);
 }
 
 }  // namespace rondo::model

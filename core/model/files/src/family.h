@@ -38,7 +38,7 @@ enum class Mixtures {
 struct ExpertTraits {
   std::string_view count_key;  // num_experts or num_local_experts; the other one is let pass
   std::string_view choices_key = "num_experts_per_tok";
-  std::uint32_t count = 0;         // when the key is absent
+  std::uint32_t count = 0;         // when the key is absent; 0: it must be there
   std::uint32_t choices = 0;       // likewise
   std::uint32_t width = 0;         // moe_intermediate_size likewise; 0: their width is intermediate_size
   bool normalises_always = false;  // else norm_topk_prob says so
@@ -62,6 +62,9 @@ struct ExpertTraits {
   bool by_sigmoids = false;               // ExpertsConfig::sigmoid; routed_scaling_factor is read
   bool in_groups = false;                 // n_group and topk_group are read
   double added = 0.0;                     // ExpertsConfig::added
+  /// Gemma 4: there are experts where this key says so, none where it is absent, beside an MLP (beside_mlp), of a width
+  /// that must be there.
+  std::string_view switch_key = {};
 };
 
 struct FamilyTraits {
@@ -72,6 +75,7 @@ struct FamilyTraits {
   std::uint32_t num_heads = 0;          // likewise
   std::uint32_t kv_heads = 0;           // when the key is absent; 0: as many as query heads
   std::uint32_t head_dim = 0;           // when the key is absent; 0: hidden_size / num_attention_heads
+  std::uint32_t global_head_dim = 0;    // ModelConfig::global_heads, likewise; 0: there are no such
   std::uint32_t intermediate_size = 0;  // when the key is absent; 0: it must be there
   std::uint32_t max_positions;
   double rms_norm_eps = 1e-6;
@@ -82,6 +86,7 @@ struct FamilyTraits {
   bool grows_queries = false;                         // RopeConfig::query_growth
   bool turns_neighbours = false;                      // ModelConfig::turns_neighbours
   std::optional<double> turned_share = std::nullopt;  // heads turn in part: this one when the key is absent
+  bool sets_ropes_by_kind = false;  // Gemma 4: rope_parameters has all of both kinds of layer, or is absent
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
   /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.
   std::uint32_t long_rope_from = 0;
@@ -127,11 +132,15 @@ struct FamilyTraits {
   std::string_view ahead_prefix = {};
   std::optional<ExpertTraits> experts = std::nullopt;
   bool norms_add_one = false;   // they multiply by 1 + weight
+  bool norms_values = false;    // ModelConfig::norms_values
+  bool scales_blocks = false;   // ModelConfig::scales_blocks
   bool is_gemma = false;        // embeddings times sqrt(hidden_size), GELU
+  double attention_scale = 0;   // ModelConfig::attention_scale; 0: none
   bool scales_queries = false;  // query_pre_attn_scalar
   /// attn_logit_softcapping and final_logit_softcapping when the key is absent; 0: the family has no such.
   double attention_cap = 0;
   double logits_cap = 0;
+  bool reads_logits_cap = false;  // final_logit_softcapping alone, none when the key is absent
   std::string_view activation_key = "hidden_act";
 };
 

@@ -41,7 +41,8 @@ void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelCo
   experts.normalised = traits.family != Family::kOlmoe && traits.family != Family::kQwen2Moe;  // as in published ones
   experts.choice_bias = !own.choice_bias.empty();
   experts.width = config.intermediate_size;
-  if (own.width != 0) {
+  experts.beside_mlp = !own.switch_key.empty();
+  if (own.width != 0 || experts.beside_mlp) {
     experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
   }
   if (own.shared_width != 0 || own.shared_count != 0) experts.shared_width = experts.width;  // likewise
@@ -68,8 +69,14 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   config.max_positions = options.max_position_embeddings;
   config.rope.theta = options.rope_theta;
   if (traits.window_theta) {
-    const bool own = !traits.window_theta_key.empty();
+    const bool own = !traits.window_theta_key.empty() || traits.sets_ropes_by_kind;
     config.window_rope.emplace().theta = own ? *traits.window_theta : options.rope_theta;
+  }
+  if (traits.global_head_dim != 0) {  // as in published ones
+    config.rope.kind = RopeKind::kProportional;
+    config.rope.turned_share = 0.25;
+    const std::uint32_t fewer = config.num_kv_heads % 2 == 0 ? config.num_kv_heads / 2 : config.num_kv_heads;
+    config.global_heads = HeadShape{fewer, 2 * config.head_dim, true};
   }
   if (traits.grows_queries) {  // as published ones
     constexpr std::uint32_t kStretch = 16;
@@ -85,7 +92,9 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
       config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);
     }
   }
-  if (traits.experts) add_experts(options, traits, config);
+  if (traits.experts && (traits.experts->switch_key.empty() || options.moe_intermediate_size != 0)) {
+    add_experts(options, traits, config);
+  }
   if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
   if (traits.linear_attention) {
     const std::uint32_t size = std::min(config.head_dim, kMaxDeltaSize);
@@ -160,6 +169,8 @@ std::optional<float> same_number_of(ParameterKind kind, const ModelConfig& confi
       return config.norms_add_one ? 0.0F : 1.0F;
     case ParameterKind::kGain:
     case ParameterKind::kRateBias:
+    case ParameterKind::kFactor:
+    case ParameterKind::kBlockScale:
       return 1.0F;
     case ParameterKind::kBias:
     case ParameterKind::kChoiceBias:

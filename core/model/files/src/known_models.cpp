@@ -122,6 +122,9 @@ constexpr Row kRows[] = {
     {"google/gemma-3-4b-pt", "gemma3_text", 2560, 10240, 34, 8, 4, 256, 262208, true, 131072, 1e6, 0, 1024},
     {"google/gemma-3-12b-pt", "gemma3_text", 3840, 15360, 48, 16, 8, 256, 262208, true, 131072, 1e6, 0, 1024},
     {"google/gemma-3-27b-pt", "gemma3_text", 5376, 21504, 62, 32, 16, 128, 262208, true, 131072, 1e6, 0, 1024},
+    {"google/gemma-4-31B", "gemma4_text", 5376, 21504, 60, 32, 16, 256, 262144, true, 262144, 1e6, 0, 1024},
+    {"google/gemma-4-26B-A4B", "gemma4_text", 2816, 2112, 30, 16, 8, 256, 262144, true, 262144, 1e6, 0, 1024, 128, 8,
+     704},
 };
 
 std::string lower(std::string_view text) {
@@ -178,6 +181,11 @@ std::string config_text(const Row& row) {
     text += fmt::format(R"(, "attention_bias": true, "use_qk_norm": {}, "first_k_dense_replace": {},)"
                         R"( "routed_scaling_factor": {})",
                         larger, larger ? 3 : 1, larger ? 2.5 : 1.0);
+  }
+  if (std::string_view(row.type) == "gemma4_text") {
+    text += fmt::format(R"(, "global_head_dim": 512, "num_global_key_value_heads": {}, "attention_k_eq_v": true,)"
+                        R"( "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0, "enable_moe_block": {})",
+                        row.kv_heads / 4, row.experts > 0);
   }
   if (std::string_view(row.type) == "gpt_oss") text += R"(, "quantization_config": {"quant_method": "mxfp4"})";
   if (row.experts > 0) {

@@ -68,7 +68,7 @@ void add_linears(const std::vector<LinearModule>& linears, std::vector<Parameter
 
 void add_expert_biases(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
   const ExpertNames names = expert_names(config);
-  const std::string prefix = layer_prefix(config, layer) + names.module + ".";
+  const std::string prefix = layer_prefix(config, layer) + names.module;
   const std::uint64_t count = config.experts->count;
   const auto bias = [&](const std::string& name, std::vector<std::uint64_t> shape) {
     out.push_back({prefix + name + ".bias", std::move(shape), ParameterKind::kBias, layer});
@@ -86,9 +86,14 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
   const std::uint64_t hidden = config.hidden_size;
   const std::uint64_t width = config.experts->width;
   const auto matrix = [&](const std::string& name, std::uint64_t rows, std::uint64_t columns) {
-    out.push_back({prefix + "." + name + ".weight", {rows, columns}, ParameterKind::kMatrix, layer});
+    out.push_back({prefix + name + ".weight", {rows, columns}, ParameterKind::kMatrix, layer});
   };
-  matrix(names.router, config.experts->count, hidden);
+  if (config.experts->beside_mlp) {
+    out.push_back({prefix + BesideNames::kRouterScale, {hidden}, ParameterKind::kFactor, layer});
+    out.push_back({prefix + BesideNames::kExpertScale, {config.experts->count}, ParameterKind::kFactor, layer});
+  } else {
+    matrix(names.router, config.experts->count, hidden);
+  }
   for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
     const std::string one = fmt::format("experts.{}.", expert);
     matrix(one + names.gate, width, hidden);
@@ -97,7 +102,7 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
   }
   if (config.experts->biases) add_expert_biases(config, layer, out);
   if (names.choice_bias != nullptr) {
-    out.push_back({prefix + "." + names.choice_bias, choice_bias_shape(config), ParameterKind::kChoiceBias, layer});
+    out.push_back({prefix + names.choice_bias, choice_bias_shape(config), ParameterKind::kChoiceBias, layer});
   }
 }
 
@@ -107,12 +112,13 @@ void add_full_attention(const ModelConfig& config, std::uint32_t layer, std::vec
   if (config.attention_sinks) out.push_back({prefix + "sinks", {config.num_heads}, ParameterKind::kSink, layer});
   if (config.qk_norm == QkNorm::kNone) return;
   const bool all = config.qk_norm == QkNorm::kAllHeads;
+  const HeadShape shape = heads_of(config, layer);
   const auto norm = [&](const char* name, std::uint32_t heads) {
-    const std::uint64_t size = std::uint64_t{config.head_dim} * (all ? heads : 1);
+    const std::uint64_t size = std::uint64_t{shape.size} * (all ? heads : 1);
     out.push_back({prefix + name + ".weight", {size}, ParameterKind::kNorm, layer});
   };
   norm(qk_norm_names(config).q, config.num_heads);
-  norm(qk_norm_names(config).k, config.num_kv_heads);
+  norm(qk_norm_names(config).k, shape.kv_heads);
 }
 
 void add_linear_attention(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
@@ -151,7 +157,13 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
   norm_if(norms.mlp_input);
   add_linears(mlp_linears(config, layer), out);
   add_experts(config, layer, out);
+  if (has_experts(config, layer) && config.experts->beside_mlp) {
+    for (const char* name : {BesideNames::kMlpOutput, BesideNames::kExpertsInput, BesideNames::kExpertsOutput}) {
+      norm_if(name);
+    }
+  }
   norm_if(norms.mlp_output);
+  if (config.scales_blocks) out.push_back({prefix + kBlockScaleName, {1}, ParameterKind::kBlockScale, layer});
 }
 }  // namespace
 
@@ -162,7 +174,8 @@ bool is_passed_over(const ModelConfig& config, const std::string& name) {
   if (!traits.ahead_prefix.empty() && name.starts_with(traits.ahead_prefix)) return true;
   if (traits.predicts_ahead && name.starts_with(layer_prefix(config, config.num_layers))) return true;
   if (!config.text_part) return false;
-  return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.");
+  return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.") ||
+         in_name("audio_tower") || in_name("embed_vision.") || in_name("embed_audio.");
 }
 
 std::string name_prefix(const ModelConfig& config) { return config.text_part ? std::string(kTextPartPrefix) : kModel; }
@@ -211,21 +224,25 @@ ExpertNames expert_names(const ModelConfig& config) {
   const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
   if (!traits) return names;
   if (traits->numbered_weights) {
-    names.module = "block_sparse_moe";
+    names.module = "block_sparse_moe.";
     names.gate = "w1";
     names.up = "w3";
     names.down = "w2";
   }
   if (traits->stacked) names.router = "router";
   if (traits->in_linears) {
-    names.module = "block_sparse_moe";
+    names.module = "block_sparse_moe.";
     names.router = "router.layer";
   }
   if (config.short_convolution) {
-    names.module = "feed_forward";
+    names.module = "feed_forward.";
     names.gate = "w1";
     names.up = "w3";
     names.down = "w2";
+  }
+  if (!traits->switch_key.empty()) {
+    names.module = "";
+    names.router = "router.proj";
   }
   if (!traits->shared_count_key.empty()) names.shared = "shared_experts";
   if (config.experts && config.experts->choice_bias) names.choice_bias = traits->choice_bias.data();
@@ -240,8 +257,9 @@ std::vector<std::uint64_t> choice_bias_shape(const ModelConfig& config) {
 
 MixtureInMemory mixture_in_memory(const ModelConfig& config) {
   const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
-  if (traits && traits->in_linears) return {"block_sparse_moe", "router"};
-  return {config.short_convolution ? "feed_forward" : "mlp", traits && traits->stacked ? "router" : "gate"};
+  if (traits && !traits->switch_key.empty()) return {"", "router.proj"};
+  if (traits && traits->in_linears) return {"block_sparse_moe.", "router"};
+  return {config.short_convolution ? "feed_forward." : "mlp.", traits && traits->stacked ? "router" : "gate"};
 }
 
 std::uint64_t ParameterSpec::elements() const {
@@ -277,15 +295,16 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
   if (is_linear(config, layer)) return linear_attention_linears(config, layer);
   if (is_convolution(config, layer)) return convolution_linears(config, layer);
   const std::uint64_t hidden = config.hidden_size;
-  const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * config.head_dim;
-  const std::uint64_t key = static_cast<std::uint64_t>(config.num_kv_heads) * config.head_dim;
+  const HeadShape heads = heads_of(config, layer);
+  const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * heads.size;
+  const std::uint64_t key = static_cast<std::uint64_t>(heads.kv_heads) * heads.size;
   const std::string prefix = attention_path(config, layer) + ".";
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
     return LinearModule{prefix + name, name, in, out, layer, bias};
   };
   std::vector<LinearModule> inputs = {make("q_proj", hidden, query, config.attention_bias),
-                                      make("k_proj", hidden, key, config.attention_bias),
-                                      make("v_proj", hidden, key, config.attention_bias)};
+                                      make("k_proj", hidden, key, config.attention_bias)};
+  if (!heads.keys_are_values) inputs.push_back(make("v_proj", hidden, key, config.attention_bias));
   if (config.fused_linears) inputs = {fused("qkv_proj", inputs)};
   if (config.gates_attention) {
     const std::vector<LinearModule> parts = {make("query_proj", hidden, query, config.attention_bias),
@@ -297,7 +316,8 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
 }
 
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer) {
-  const bool mixture = has_experts(config, layer);
+  const bool beside = has_experts(config, layer) && config.experts->beside_mlp;
+  const bool mixture = has_experts(config, layer) && !beside;
   if (mixture && config.experts->shared_width == 0) return {};
   const std::uint64_t hidden = config.hidden_size;
   const std::uint64_t inner = mixture ? config.experts->shared_width : config.intermediate_size;
@@ -315,6 +335,11 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;
   if (mixture && config.experts->gates_shared) {
     linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
+  }
+  if (beside) {
+    const std::string router = layer_prefix(config, layer) + expert_names(config).router;
+    linears.push_back({router, "proj", hidden, config.experts->count, layer, false});
+    linears.back().exact = true;
   }
   return linears;
 }
@@ -348,7 +373,10 @@ const std::vector<std::string>& linear_module_names() {
     ModelConfig convolution = dense;
     convolution.num_layers = 2;
     convolution.short_convolution = {3, {true, false}};
-    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution}) {
+    ModelConfig beside = dense;
+    beside.family = Family::kGemma4;
+    beside.experts.emplace().beside_mlp = true;
+    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution, beside}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }

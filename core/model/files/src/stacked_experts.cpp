@@ -35,7 +35,7 @@ struct Sizes {
 Sizes sizes_of(const ModelConfig& config) { return {config.experts->count, config.hidden_size, config.experts->width}; }
 
 std::string experts_of_layer(const ModelConfig& config, std::uint32_t layer) {
-  return fmt::format("{}layers.{}.{}.experts.", name_prefix(config), layer, expert_names(config).module);
+  return fmt::format("{}layers.{}.{}experts.", name_prefix(config), layer, expert_names(config).module);
 }
 
 /// [rows, columns] whose transpose lies in a file, its columns in turns with those of others: (r, c) is number `turn` +
@@ -232,7 +232,7 @@ struct StackName {
 StackName name_of_stack(const ModelConfig& config, std::uint32_t layer, const char* name, const char* granites) {
   const std::string experts = experts_of_layer(config, layer);
   if (!traits_of(config.family).experts->in_linears) return {experts + name, experts};
-  return {fmt::format("{}layers.{}.{}.{}.weight", name_prefix(config), layer, expert_names(config).module, granites),
+  return {fmt::format("{}layers.{}.{}{}.weight", name_prefix(config), layer, expert_names(config).module, granites),
           experts};
 }
 StackName inner_stack(const ModelConfig& config, std::uint32_t layer) {
@@ -404,7 +404,8 @@ bool has_experts_in_turn(const ModelConfig& config) {
 }
 
 bool has_stacked_experts(const ModelConfig& config) {
-  return has_experts_in_turn(config) || (config.experts && traits_of(config.family).experts->in_linears);
+  if (!config.experts) return false;
+  return has_experts_in_turn(config) || traits_of(config.family).experts->in_linears || config.experts->beside_mlp;
 }
 
 absl::Status unstack_experts(const ModelConfig& config, TensorFiles& files) {

@@ -64,7 +64,7 @@ std::vector<std::pair<std::string, std::string_view>> own_parameters(const model
   if (config.attention_sinks) names.emplace_back("self_attn.sinks", "attn_sinks.weight");
   if (config.experts && config.experts->choice_bias) {
     const model::ExpertNames experts = model::expert_names(config);
-    names.emplace_back(fmt::format("{}.{}", experts.module, experts.choice_bias), "exp_probs_b.bias");
+    names.emplace_back(fmt::format("{}{}", experts.module, experts.choice_bias), "exp_probs_b.bias");
   }
   if (config.linear_attention) {
     for (const auto& [theirs, ours] : {kDecay, kStepBias}) {
@@ -343,6 +343,8 @@ std::string architecture_name(Family family) {
       return "qwen35moe";
     case Family::kQwen3Next:
       return "qwen3next";
+    case Family::kGemma4:
+      break;  // check_expressible() refuses it
   }
   return "";
 }

@@ -64,16 +64,16 @@ std::optional<std::pair<std::string_view, std::string_view>> in_block(std::strin
 bool for_names_of_experts(const model::ModelConfig& config,
                           const std::function<bool(std::string_view, std::string_view)>& fn) {
   const model::ExpertNames names = model::expert_names(config);
-  if (fn(fmt::format("{}.{}", names.module, names.router), kRouter)) return true;
+  if (fn(fmt::format("{}{}", names.module, names.router), kRouter)) return true;
   if (config.experts->shared_width != 0) {
     for (const auto& [theirs, ours] : kSharedExpert) {
-      if (fn(fmt::format("{}.{}.{}", names.module, names.shared, theirs), ours)) return true;
+      if (fn(fmt::format("{}{}.{}", names.module, names.shared, theirs), ours)) return true;
     }
   }
   if (config.experts->gates_shared && fn("mlp.shared_expert_gate", "ffn_gate_inp_shexp")) return true;
   // Of their biases; a stack of matrices is no tensor of the model.
   for (const auto& [theirs, ours] : experts_in_blocks(config)) {
-    if (fn(fmt::format("{}.experts.{}", names.module, theirs), ours)) return true;
+    if (fn(fmt::format("{}experts.{}", names.module, theirs), ours)) return true;
   }
   return false;
 }
@@ -130,7 +130,7 @@ void add_expert_keys(const std::string& prefix, const model::ModelConfig& config
 std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& name) {
   if (!config.experts) return std::nullopt;
   const auto place = in_block(name, kLayers);
-  const std::string start = std::string(model::expert_names(config).module) + ".experts.";
+  const std::string start = std::string(model::expert_names(config).module) + "experts.";
   if (!place) return std::nullopt;
   const auto expert = in_block(place->second, start);
   if (!expert) return std::nullopt;
@@ -155,7 +155,7 @@ std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, 
   if (place->second == "ffn_gate_up_exps.weight") parts = {experts.gate, experts.up};
   for (std::uint32_t expert = 0; expert < config.experts->count && !parts.empty(); ++expert) {
     for (const char* part : parts) {
-      names.push_back(fmt::format("{}{}.{}.experts.{}.{}.weight", kLayers, place->first, experts.module, expert, part));
+      names.push_back(fmt::format("{}{}.{}experts.{}.{}.weight", kLayers, place->first, experts.module, expert, part));
     }
   }
   return names;

@@ -80,9 +80,10 @@ std::int64_t rows_of_head_part(const ModelConfig& config, const MethodSpec& meth
 std::string scales_of(const ModelConfig& config, const LoraConfig& lora, const Layer& layer) {
   std::string text;
   if (layer.kind != LayerKind::kAttention && layer.kind != LayerKind::kMlp) return text;
-  for (const LinearModule& linear : linear_modules(config)) {
-    const bool here = linear.layer == layer.block && linear.path.starts_with(layer.name + ".");
-    if (here && lora.adapts(linear)) text += fmt::format(";{} {}", linear.name, lora.scale_of(linear.path));
+  const bool attention = layer.kind == LayerKind::kAttention;
+  for (const LinearModule& linear :
+       attention ? attention_linears(config, layer.block) : mlp_linears(config, layer.block)) {
+    if (linear.adaptable && lora.adapts(linear)) text += fmt::format(";{} {}", linear.name, lora.scale_of(linear.path));
   }
   if (layer.kind != LayerKind::kMlp) return text;
   for (const ExpertFactors& factors : expert_factors(config, lora, layer.block)) {
@@ -127,8 +128,9 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
   Architecture model;
   model.config_ = config;
   model.method_ = method;
-  model.rope_ = rope_attributes(config, config.rope);
-  if (config.window_rope) model.window_rope_ = rope_attributes(config, *config.window_rope);
+  const std::uint32_t size = config.global_heads ? config.global_heads->size : config.head_dim;
+  model.rope_ = rope_attributes(config, config.rope, size);
+  if (config.window_rope) model.window_rope_ = rope_attributes(config, *config.window_rope, config.head_dim);
   const std::int64_t hidden = config.hidden_size;
   if (config.tie_word_embeddings && method.lora && !method.lora->modules_to_save.empty()) {
     return invalid_input("modules_to_save: {} of a model whose head is its embedding are not supported; leave it out",

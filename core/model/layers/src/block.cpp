@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "layer_parts.h"
@@ -118,29 +119,41 @@ TensorId record_convolution(Recorder& recorder, WeightSource& weights, LinearRec
   return recorder.gated_activation(c, recorder.convolution(gated, w, 0, decodes, false), kTimes);
 }
 
-/// Of each token the experts that its router chooses, and the one that all share.
-TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
-                        TensorId normed, TensorId x, const ModelConfig& config) {
+Recorder::Routed record_route(Recorder& recorder, WeightSource& weights, const ExpertParts& own, TensorId logits,
+                              const ModelConfig& config) {
   const ExpertsConfig& experts = *config.experts;
-  const ExpertParts& own = *parts.experts;
-  const TensorId logits = record_router(recorder, weights, own, normed, config);
   std::optional<TensorId> choice_bias;
   if (own.choice_bias) choice_bias = weights.get(*own.choice_bias, {experts.count});
-  const Recorder::Routed routed = recorder.route(logits, experts.choices,
-                                                 {.normalised = experts.normalised,
-                                                  .sigmoid = experts.sigmoid,
-                                                  .has_bias = choice_bias.has_value(),
-                                                  .factor = static_cast<float>(experts.factor),
-                                                  .added = static_cast<float>(experts.added),
-                                                  .groups = static_cast<std::int32_t>(experts.groups),
-                                                  .chosen_groups = static_cast<std::int32_t>(experts.chosen_groups)},
-                                                 choice_bias);
+  return recorder.route(logits, experts.choices,
+                        {.normalised = experts.normalised,
+                         .sigmoid = experts.sigmoid,
+                         .has_bias = choice_bias.has_value(),
+                         .factor = static_cast<float>(experts.factor),
+                         .added = static_cast<float>(experts.added),
+                         .groups = static_cast<std::int32_t>(experts.groups),
+                         .chosen_groups = static_cast<std::int32_t>(experts.chosen_groups)},
+                        choice_bias);
+}
+
+/// What experts make of their tokens' rows of `read`, [k T, C].
+TensorId record_routed(Recorder& recorder, WeightSource& weights, const ExpertParts& own, TensorId read,
+                       const Recorder::Routed& routed, const ModelConfig& config) {
+  const ExpertsConfig& experts = *config.experts;
   ExpertRecorder each(recorder, weights, routed, config);
-  const TensorId sent = recorder.dispatch(normed, routed);
+  const TensorId sent = recorder.dispatch(read, routed);
   const TensorId gate = each.product(sent, own.gate, experts.width, "gate");
   const TensorId up = each.product(sent, own.up, experts.width, "up");
   const TensorId activated = recorder.gated_activation(gate, up, activation_of_experts(config));
-  const TensorId down = each.product(activated, own.down, config.hidden_size, "down");
+  return each.product(activated, own.down, config.hidden_size, "down");
+}
+
+/// Of each token the experts that its router chooses, and the one that all share.
+TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
+                        TensorId normed, TensorId x, const ModelConfig& config) {
+  const ExpertParts& own = *parts.experts;
+  const TensorId logits = record_router(recorder, weights, own, normed, config);
+  const Recorder::Routed routed = record_route(recorder, weights, own, logits, config);
+  const TensorId down = record_routed(recorder, weights, own, normed, routed, config);
   return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {
     if (!parts.linears.empty()) {
       residual.addend = record_shared_expert(recorder, linears, parts, normed, residual, config);
@@ -149,14 +162,38 @@ TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorde
   });
 }
 
+/// Gemma 4: an MLP and the experts that its router chooses by the residual stream, each normed by itself.
+TensorId record_experts_beside(Recorder& recorder, WeightSource& weights, LinearRecorder& linears,
+                               const LayerParts& parts, TensorId normed, TensorId x, const ModelConfig& config) {
+  const BesideParts& beside = *parts.beside;
+  const auto norm = [&](TensorId of, std::uint32_t weight, const char* name) {
+    return record_norm(recorder, of, weights.get(weight), config, name);
+  };
+  const devices::Shape outer = {recorder.tokens(), config.hidden_size};
+  const TensorId inner = record_inner(recorder, linears, parts, normed, config);
+  const TensorId mlp = linears.record(parts.linears[2], inner, {}, outer);
+  const double per_channel = 1.0 / std::sqrt(static_cast<double>(config.hidden_size));
+  const TensorId judged =
+      recorder.rms_norm(x, weights.get(beside.router_scale), {config.rms_norm_eps, per_channel, 0.0}, "judged");
+  const TensorId logits = linears.record(parts.linears[3], judged, {}, {recorder.tokens(), config.experts->count});
+  Recorder::Routed routed = record_route(recorder, weights, *parts.experts, logits, config);
+  routed.shares = recorder.share_scale(routed, weights.get(beside.expert_scale));
+  const TensorId read = norm(x, beside.experts_input, "experts_normed");
+  const TensorId down = record_routed(recorder, weights, *parts.experts, read, routed, config);
+  const TensorId given = norm(recorder.combine(down, routed, {}, 1.0), beside.experts_output, "experts_output_normed");
+  const TensorId both = recorder.add(norm(mlp, beside.mlp_output, "mlp_output_normed"), given, "both");
+  return recorder.add(x, norm(both, *parts.output_norm, "output_normed"), "sum");
+}
+
 }  // namespace
 
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block) {
   const std::string prefix = fmt::format("{}layers.{}", name_prefix(config), block);
   const std::string attention = attention_path(config, block);
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t q_width = static_cast<std::int64_t>(config.num_heads) * config.head_dim;
-  const std::int64_t kv_width = static_cast<std::int64_t>(config.num_kv_heads) * config.head_dim;
+  const HeadShape heads = heads_of(config, block);
+  const std::int64_t q_width = static_cast<std::int64_t>(config.num_heads) * heads.size;
+  const std::int64_t kv_width = static_cast<std::int64_t>(heads.kv_heads) * heads.size;
   const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
   builder.parts().input_norm = builder.norm_if(prefix, norms.attention_input, hidden);
@@ -177,8 +214,8 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   if (config.qk_norm != QkNorm::kNone) {
     const bool all = config.qk_norm == QkNorm::kAllHeads;
     const auto [q_norm, k_norm] = qk_norm_names(config);
-    builder.parts().q_norm = builder.norm(attention + "." + q_norm, all ? q_width : config.head_dim);
-    builder.parts().k_norm = builder.norm(attention + "." + k_norm, all ? kv_width : config.head_dim);
+    builder.parts().q_norm = builder.norm(attention + "." + q_norm, all ? q_width : heads.size);
+    builder.parts().k_norm = builder.norm(attention + "." + k_norm, all ? kv_width : heads.size);
   }
   builder.parts().output_norm = builder.norm_if(prefix, norms.attention_output, hidden);
   return std::move(builder.parts());
@@ -193,6 +230,10 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   for (const LinearModule& linear : mlp_linears(config, block)) builder.linear(linear);
   if (has_experts(config, block)) builder.experts(prefix, config);
   builder.parts().output_norm = builder.norm_if(prefix, norms.mlp_output, hidden);
+  if (config.scales_blocks) {
+    builder.parts().scale = builder.add(prefix + "." + kBlockScaleName, {1}, WeightKind::kBlockScale);
+    builder.parts().parameters.back().trained = false;
+  }
   return std::move(builder.parts());
 }
 
@@ -210,8 +251,9 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
     return record_output(recorder, weights, linears, parts, inner, x, config);
   }
   const std::int64_t tokens = recorder.tokens();
-  const devices::Shape q_shape = {tokens, config.num_heads, config.head_dim};
-  const devices::Shape kv_shape = {tokens, config.num_kv_heads, config.head_dim};
+  const HeadShape heads = heads_of(config, block);
+  const devices::Shape q_shape = {tokens, config.num_heads, heads.size};
+  const devices::Shape kv_shape = {tokens, heads.kv_heads, heads.size};
   const auto normed_if = [&](TensorId of, std::optional<std::uint32_t> norm, const char* name) {
     return norm ? record_norm(recorder, of, weights.get(*norm), config, name) : of;
   };
@@ -220,7 +262,10 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   std::optional<TensorId> gate;
   if (config.gates_attention) gate = linears.record(*linear++, normed, {}, q_shape);
   TensorId k = linears.record(*linear++, normed, {}, kv_shape);
-  const TensorId v = linears.record(*linear, normed, {}, kv_shape);
+  TensorId v = heads.keys_are_values ? k : linears.record(*linear, normed, {}, kv_shape);
+  if (config.norms_values) {  // by the op of norms that have a weight, of which nothing is left
+    v = recorder.rms_norm(v, weights.get(*parts.k_norm), {config.rms_norm_eps, 0.0, 1.0}, "v_normed");
+  }
   const auto norm_both = [&] {
     q = normed_if(q, parts.q_norm, "q_normed");
     k = normed_if(k, parts.k_norm, "k_normed");
@@ -247,9 +292,16 @@ TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, con
   WeightSource weights(recorder, parts);
   const TensorId normed = record_input(recorder, weights, parts, x, config);
   LinearRecorder linears(recorder, weights, method);
-  if (parts.experts) return record_experts(recorder, weights, linears, parts, normed, x, config);
-  const TensorId inner = record_inner(recorder, linears, parts, normed, config);
-  return record_output(recorder, weights, linears, parts, inner, x, config);
+  TensorId y = x;
+  if (parts.beside) {
+    y = record_experts_beside(recorder, weights, linears, parts, normed, x, config);
+  } else if (parts.experts) {
+    y = record_experts(recorder, weights, linears, parts, normed, x, config);
+  } else {
+    const TensorId inner = record_inner(recorder, linears, parts, normed, config);
+    y = record_output(recorder, weights, linears, parts, inner, x, config);
+  }
+  return parts.scale ? recorder.column_scale(y, weights.get(*parts.scale), {}, {}, "scaled") : y;
 }
 
 }  // namespace rondo::model

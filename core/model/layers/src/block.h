@@ -22,6 +22,7 @@ struct LinearUse {
   std::optional<std::uint32_t> magnitude;                     // of DoRA
   std::int64_t rank = 0;                                      // of the adapter
   double scale = 0;
+  bool exact = false;  // LinearModule::exact
 };
 
 /// An adapter's factors in a mixture of experts: indices of weights.
@@ -41,11 +42,20 @@ struct ExpertLinears {
 
 /// A mixture of experts in the place of an MLP, or beside one.
 struct ExpertParts {
-  std::uint32_t router = 0;
+  std::uint32_t router = 0;  // where it is no linear layer of the half
   std::optional<std::uint32_t> router_bias;
   std::optional<std::uint32_t> choice_bias;
   std::optional<ExpertAdapter> router_adapter;  // a [rank, in], b [E, rank]
   ExpertLinears gate, up, down;
+};
+
+/// Of a mixture beside an MLP: indices of weights.
+struct BesideParts {
+  std::uint32_t router_scale = 0;
+  std::uint32_t expert_scale = 0;
+  std::uint32_t mlp_output = 0;  // norms, here and below
+  std::uint32_t experts_input = 0;
+  std::uint32_t experts_output = 0;
 };
 
 /// Of linear attention, beside its linear layers: indices of weights.
@@ -61,12 +71,14 @@ struct LayerParts {
   std::vector<Parameter> parameters;
   /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; convolution: b, c, x, out; MLP:
   /// [gate,] up, down, and where that is the one that all tokens share beside experts, perhaps the gate of what it
-  /// gives.
+  /// gives; where experts are beside it, the router.
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
+  std::optional<BesideParts> beside;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
   std::optional<std::uint32_t> q_norm, k_norm;
   std::optional<std::uint32_t> sinks;  // of attention
+  std::optional<std::uint32_t> scale;  // of what the block gives
   std::optional<LinearAttentionParts> linear_attention;
   std::optional<std::uint32_t> convolution;  // where that stands in attention's place: its weight
 };
@@ -83,7 +95,8 @@ TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const Mode
 TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                           const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity);
-/// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), or down(activation(up)), likewise.
+/// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), or down(activation(up)), likewise; and at
+/// its end times a number of the block's own where the model has that.
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                     const MethodSpec& method);
 

@@ -100,6 +100,8 @@ class GradientPass {
         return column_scale(op, *dy);
       case OpKind::kRoute:
         return route(op, *dy);
+      case OpKind::kShareScale:
+        return share_scale(op, *dy);
       case OpKind::kDispatch:
         return dispatch(op, *dy);
       case OpKind::kGroupedMatMul:
@@ -142,9 +144,10 @@ class GradientPass {
     const TensorId dx = fresh(x);
     auto attributes = std::get<devices::NormAttributes>(op.attributes);
     attributes.has_addend = addend.has_value();
-    attributes.has_weight_gradient = trains(w);
+    attributes.has_weight_gradient = trains(w) && attributes.weight_factor != 0.0F;
+    if (!needs(x) && !attributes.has_weight_gradient) return;
     std::optional<TensorId> dw;
-    if (trains(w)) dw = recorder_.gradient_of_weight(w);
+    if (attributes.has_weight_gradient) dw = recorder_.gradient_of_weight(w);
     Op& back = recorder_.append(OpKind::kRmsNormBackward, attributes);
     back.reads = {x, w, dy};
     if (addend) back.reads.push_back(*addend);
@@ -300,11 +303,11 @@ class GradientPass {
       back.writes = {db};
     }
     if (attributes.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
-    const TensorId m = writer_of(scale).reads[3];
-    const TensorId inverse = writer_of(scale).writes[1];
+    const bool given = graph_.tensors[scale].role == TensorRole::kWeight;  // which nothing trains
     const TensorId dx = fresh(x);
-    if (trains(m)) {
-      const TensorId dm = recorder_.gradient_of_weight(m);
+    if (!given && trains(writer_of(scale).reads[3])) {
+      const TensorId inverse = writer_of(scale).writes[1];
+      const TensorId dm = recorder_.gradient_of_weight(writer_of(scale).reads[3]);
       Op& back = recorder_.append(OpKind::kColumnScaleBackward);
       back.reads = {x, scale, inverse, dy};
       back.writes = {dx, dm};
@@ -322,6 +325,18 @@ class GradientPass {
     back.reads = {op.reads[0], op.writes[0], op.writes[1], d_shares};
     back.writes = {d_logits};
     collect(op.reads[0], d_logits);
+  }
+
+  void share_scale(const Op& op, TensorId dy) {
+    const TensorId dshares = fresh(op.reads[0]);
+    std::optional<TensorId> dscale;
+    if (trains(op.reads[2])) dscale = recorder_.gradient_of_weight(op.reads[2]);
+    Op& back = recorder_.append(OpKind::kShareScaleBackward);
+    back.reads = op.reads;
+    back.reads.push_back(dy);
+    back.writes = {dshares};
+    if (dscale) back.writes.push_back(*dscale);
+    set(op.reads[0], dshares);
   }
 
   /// A token's gradient is the sum of those of its rows.

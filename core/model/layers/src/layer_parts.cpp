@@ -44,7 +44,8 @@ void PartsBuilder::linear(const LinearModule& module) {
     const auto out = static_cast<std::int64_t>(part.out);
     const auto in = static_cast<std::int64_t>(part.in);
     LinearUse use{part.path, out, in, site, {}, {}, {}, {}, {}};
-    use.weight = matrix(part.path, out, in);
+    use.exact = module.exact;
+    use.weight = use.exact ? add(part.path + ".weight", {out, in}, WeightKind::kMatrix) : matrix(part.path, out, in);
     if (part.bias) use.bias = add(part.path + ".bias", {out}, WeightKind::kBias);
     if (adapted) {
       use.rank = method_.lora->rank_of(module.path);
@@ -64,14 +65,24 @@ void PartsBuilder::linear(const LinearModule& module) {
 void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config) {
   const ExpertNames names = expert_names(config);
   const std::string module = prefix + "." + names.module;
-  const std::string router = module + "." + names.router;
+  const std::string router = module + names.router;
   const std::int64_t count = config.experts->count;
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t width = config.experts->width;
   ExpertParts& parts = parts_.experts.emplace();
-  parts.router = add(router + ".weight", {count, hidden}, WeightKind::kMatrix);
+  if (config.experts->beside_mlp) {
+    BesideParts& beside = parts_.beside.emplace();
+    const std::string block = prefix + ".";
+    beside.router_scale = add(block + BesideNames::kRouterScale, {hidden}, WeightKind::kFactor);
+    beside.expert_scale = add(block + BesideNames::kExpertScale, {count}, WeightKind::kExpertScale);
+    beside.mlp_output = norm(block + BesideNames::kMlpOutput, hidden);
+    beside.experts_input = norm(block + BesideNames::kExpertsInput, hidden);
+    beside.experts_output = norm(block + BesideNames::kExpertsOutput, hidden);
+  } else {
+    parts.router = add(router + ".weight", {count, hidden}, WeightKind::kMatrix);
+  }
   for (std::int64_t expert = 0; expert < count; ++expert) {
-    const std::string one = fmt::format("{}.experts.{}.", module, expert);
+    const std::string one = fmt::format("{}experts.{}.", module, expert);
     parts.gate.weights.push_back(matrix_of_expert(one + names.gate, width, hidden));
     parts.up.weights.push_back(matrix_of_expert(one + names.up, width, hidden));
     parts.down.weights.push_back(matrix_of_expert(one + names.down, hidden, width));
@@ -79,7 +90,7 @@ void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config)
   if (names.choice_bias != nullptr) {
     const std::vector<std::uint64_t> shape = choice_bias_shape(config);
     parts.choice_bias =
-        add(module + "." + names.choice_bias, devices::Shape(shape.begin(), shape.end()), WeightKind::kChoiceBias);
+        add(module + names.choice_bias, devices::Shape(shape.begin(), shape.end()), WeightKind::kChoiceBias);
     parts_.parameters.back().trained = false;
   }
   if (method_.lora) expert_adapters(config, parts);
@@ -88,9 +99,9 @@ void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config)
     return add(name + ".bias", shape, WeightKind::kBias);
   };
   parts.router_bias = bias(router, {count});
-  parts.gate.bias = bias(module + ".experts." + names.gate, {count, width});
-  parts.up.bias = bias(module + ".experts." + names.up, {count, width});
-  parts.down.bias = bias(module + ".experts." + names.down, {count, hidden});
+  parts.gate.bias = bias(module + "experts." + names.gate, {count, width});
+  parts.up.bias = bias(module + "experts." + names.up, {count, width});
+  parts.down.bias = bias(module + "experts." + names.down, {count, hidden});
 }
 
 void PartsBuilder::expert_adapters(const ModelConfig& config, ExpertParts& parts) {

@@ -13,7 +13,7 @@ TensorId WeightSource::get(std::uint32_t index, const devices::Shape& shape) {
 TensorId LinearRecorder::record(const LinearUse& use, TensorId x, Residual residual, const devices::Shape& shape) {
   if (use.magnitude) return record_dora(use, x, residual, shape);
   const TensorId y = recorder_.matmul(x, weights_.get(*use.weight), bias_of(use), residual.addend, residual.factor,
-                                      shape, word_of(use), method_.fp8);
+                                      shape, word_of(use), fp8_of(use));
   if (!use.lora_a) return y;
   const Shared& shared = shared_of(use, x);
   return recorder_.matmul(shared.low, weights_.get(*use.lora_b), {}, y, residual.factor * use.scale, shape,
@@ -27,12 +27,12 @@ TensorId LinearRecorder::record_dora(const LinearUse& use, TensorId x, Residual 
   std::optional<TensorId> addend = residual.addend;
   const Shared& shared = shared_of(use, x);
   if (shared.rest) {
-    addend = recorder_.matmul(*shared.rest, w, bias, addend, residual.factor, shape, word + ".undropped", method_.fp8);
+    addend = recorder_.matmul(*shared.rest, w, bias, addend, residual.factor, shape, word + ".undropped", fp8_of(use));
     bias.reset();
   }
   const TensorId a = weights_.get(*use.lora_a);
   const TensorId b = weights_.get(*use.lora_b);
-  const TensorId base = recorder_.matmul(shared.input, w, {}, {}, residual.factor, shape, word, method_.fp8);
+  const TensorId base = recorder_.matmul(shared.input, w, {}, {}, residual.factor, shape, word, fp8_of(use));
   const TensorId direction =
       recorder_.matmul(shared.low, b, {}, base, residual.factor * use.scale, shape, word + ".adapted");
   const TensorId scale = recorder_.magnitude_scale(weights_.get(*use.magnitude), w, a, b, use.scale, word);

@@ -52,6 +52,7 @@ class LinearRecorder {
   std::optional<TensorId> bias_of(const LinearUse& use) {
     return use.bias ? std::optional(weights_.get(*use.bias)) : std::nullopt;
   }
+  devices::Fp8Format fp8_of(const LinearUse& use) const { return use.exact ? devices::Fp8Format::kNone : method_.fp8; }
   static std::string word_of(const LinearUse& use) { return use.module.substr(use.module.rfind('.') + 1); }
 
   Recorder& recorder_;

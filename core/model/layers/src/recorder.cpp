@@ -289,7 +289,16 @@ Recorder::Routed Recorder::route(TensorId logits, std::int64_t choices, const de
   op.reads = {logits, bounds};
   if (bias) op.reads.push_back(*bias);
   op.writes = {shares, experts, rows, offsets};
-  return {shares, rows, offsets};
+  return {shares, experts, rows, offsets};
+}
+
+TensorId Recorder::share_scale(const Routed& routed, TensorId scale) {
+  const TensorId y =
+      tensor("scaled_shares", graph_.tensors[routed.shares].shape, DType::kFloat32, TensorRole::kScratch);
+  Op& op = append(OpKind::kShareScale);
+  op.reads = {routed.shares, routed.experts, scale};
+  op.writes = {y};
+  return y;
 }
 
 TensorId Recorder::dispatch(TensorId x, const Routed& routed) {

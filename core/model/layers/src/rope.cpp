@@ -84,9 +84,17 @@ double yarn_amplitude(const RopeConfig& rope) {
   return scale(1.0);
 }
 
+/// Gemma 4: of the frequencies of a whole head the slower ones are 0.
+void stop_slow_ones(std::vector<double>& frequencies, const RopeConfig& rope) {
+  const auto turned = static_cast<std::size_t>(rope.turned_share * static_cast<double>(frequencies.size()));
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = i < turned ? frequencies[i] / rope.factor : 0.0;
+  }
+}
+
 }  // namespace
 
-devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope) {
+devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope, std::uint32_t size) {
   devices::RopeAttributes attributes;
   attributes.theta = rope.theta;
   attributes.factor = rope.factor;
@@ -94,7 +102,8 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
     attributes.growth = static_cast<float>(rope.query_growth->rate);
     attributes.grows_from = rope.query_growth->from;
   }
-  const std::uint32_t channels = turned_channels(config, rope);
+  const bool whole = config.global_heads.has_value();
+  const std::uint32_t channels = whole ? size : turned_channels(config, rope);
   std::vector<double> frequencies = plain_frequencies(stretched_theta(config, rope), channels);
   switch (rope.kind) {
     case RopeKind::kDefault:
@@ -109,6 +118,9 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
     case RopeKind::kYarn:
       scale_yarn(frequencies, rope, channels);
       attributes.amplitude = static_cast<float>(yarn_amplitude(rope));
+      break;
+    case RopeKind::kProportional:
+      stop_slow_ones(frequencies, rope);
       break;
     case RopeKind::kLlama3:
       scale_llama3(frequencies, rope);

@@ -7,8 +7,8 @@
 namespace rondo::model {
 
 /// Frequencies, for each two channels that turn, and amplitude as transformers' modeling_rope_utils computes them for
-/// each kind. `rope`: the config's for all layers or for those with a window.
-devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope);
+/// each kind. `rope`: the config's for all layers or for those with a window, whose heads have `size` channels.
+devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeConfig& rope, std::uint32_t size);
 
 /// For tokens that come one after the other, `capacity` at most: what stands in a cache has been turned already, so the
 /// frequencies of a sequence of that many tokens hold for all.

@@ -32,6 +32,7 @@ enum class Family {
   kGemma,
   kGemma2,
   kGemma3,
+  kGemma4,
   kMixtral,
   kQwen2Moe,
   kGraniteMoe,
@@ -48,7 +49,9 @@ enum class Family {
   kLfm2Moe
 };
 enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
-enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
+/// kProportional: of the frequencies of whole heads so many stay as turned_share says, from the fastest on; the others
+/// are 0.
+enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope, kProportional };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
 /// kAround: both, by other names. kOperator: its input, by other names.
 enum class NormPlace { kInput, kOutput, kBoth, kAround, kOperator };
@@ -86,7 +89,7 @@ struct RopeConfig {
   bool truncate = true;                     // yarn
   std::vector<double> short_factors;        // longrope: of each frequency, up to original_max_positions
   std::vector<double> long_factors;         // longrope: past these
-  double turned_share = 1.0;                // partial_rotary_factor: of a head's channels. Phi-3, Qwen3.5
+  double turned_share = 1.0;                // partial_rotary_factor: of a head's channels. Phi-3, Qwen3.5, Gemma 4
   std::optional<QueryGrowth> query_growth;  // Ministral 3
 };
 
@@ -119,6 +122,9 @@ struct ExpertsConfig {
   double added = 0.0;               // to the sum of scores that normalised ones are divided by
   std::uint32_t groups = 1;         // of experts
   std::uint32_t chosen_groups = 1;  // whose experts alone may be chosen
+  /// Gemma 4: beside an MLP of intermediate_size, each normed by itself before and behind. The router has a norm of its
+  /// own of the residual stream, and what a token gets from an expert is times a number of that expert.
+  bool beside_mlp = false;
 };
 
 /// Attention by the gated delta rule (devices::OpKind::kDeltaRule), whose state has one size however long a sequence
@@ -143,6 +149,14 @@ struct ShortConvolutionConfig {
   std::vector<bool> blocks;  // [num_layers]
 };
 
+/// Heads of keys and values of a block's attention, and their channels, as queries have them too.
+struct HeadShape {
+  std::uint32_t kv_heads = 0;
+  std::uint32_t size = 0;
+  bool keys_are_values =
+      false;  // there is no v_proj: values are what k_proj gives, neither normed nor turned as keys are
+};
+
 /// Limits of what devices have: of experts and of those that a token goes to, of sizes of heads and tokens of a
 /// convolution.
 inline constexpr std::uint32_t kMaxExperts = 512;
@@ -159,6 +173,7 @@ struct ModelConfig {
   std::uint32_t num_heads = 0;
   std::uint32_t num_kv_heads = 0;
   std::uint32_t head_dim = 0;
+  std::optional<HeadShape> global_heads;  // of layers that see all, where others have a window: Gemma 4
   std::uint32_t vocab_size = 0;
   std::uint32_t max_positions = 0;
   double rms_norm_eps = 1e-6;
@@ -180,6 +195,8 @@ struct ModelConfig {
   bool turns_neighbours = false;  // ERNIE 4.5, GLM 4: files have pairs of channels side by side, see paired_rows.h
   bool norms_turned = false;      // HunYuan: queries and keys are normed after they are turned
   bool norms_add_one = false;     // Gemma, Qwen3.5: norms multiply by 1 + weight
+  bool norms_values = false;      // Gemma 4: values are normed too, head by head, without a weight
+  bool scales_blocks = false;     // Gemma 4: what a block gives is times a number of its own, which nothing trains
   bool scales_embedding_by_width = false;                   // Gemma: by sqrt(hidden_size), rounded to the dtype
   double embedding_multiplier = 1.0;                        // Granite
   double residual_multiplier = 1.0;                         // Granite: of what a half of a block adds
@@ -202,6 +219,9 @@ struct ModelConfig {
 /// Of one block.
 bool has_experts(const ModelConfig& config, std::uint32_t block);
 
+/// Of one block's attention, where that is not linear.
+HeadShape heads_of(const ModelConfig& config, std::uint32_t block);
+
 /// Of one block: its attention is linear.
 bool is_linear(const ModelConfig& config, std::uint32_t block);
 
@@ -211,7 +231,7 @@ bool is_convolution(const ModelConfig& config, std::uint32_t block);
 /// What some blocks keep of the tokens before is a state, from which none of these can be taken back.
 bool keeps_states(const ModelConfig& config);
 
-/// Channels of a head that turn.
+/// Channels of a head that turn. Not of global_heads.
 std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope);
 
 /// How many times longer sequences may be than those that the model was first trained on.

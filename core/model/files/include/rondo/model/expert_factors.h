@@ -6,7 +6,8 @@
 // with <experts> = base_model.model.model.layers.N.mlp.experts, of gate_up_proj and of down_proj. Where both have an
 // adapter, gate_up_proj's is <experts>.base_layer. To PEFT gate_up_proj is one matrix: gate and up share A, and rows of
 // B are gate's, then up's, or in turn where they are so in stacks (stacked_experts.h). The router's, of mlp.gate.weight
-// or mlp.router.weight, are those of a linear layer. Granite's mixtures are block_sparse_moe, not mlp.
+// or mlp.router.weight, are those of a linear layer. Granite's mixtures are block_sparse_moe, not mlp, and Gemma 4's
+// have no name: model.layers.N.experts; its router is a linear layer (target_modules).
 //
 // adapter_parameters() has A as it is, and in the place of B <experts>.<gate_proj|up_proj|down_proj>.lora_B.weight
 // [E out, r], expert by expert.

@@ -13,6 +13,7 @@
 //   model.layers.N.mlp.experts.{gate,up}_proj.bias [E, W], .down_proj.bias [E, C], of GPT-OSS alone
 //     (whose files have experts in stacks: stacked_experts.h)
 //     (of Granite's mixtures block_sparse_moe, whose router is router.layer)
+//     (of Gemma 4 model.layers.N.experts and .router.proj, beside .mlp; see BesideNames)
 //     and of the one that all tokens share, of width S:
 //   model.layers.N.mlp.shared_expert.{gate,up}_proj.weight [S, C], .down_proj.weight [C, S], .shared_expert_gate.weight
 //     [1, C], or without a gate .shared_experts.{gate,up,down}_proj.weight
@@ -29,6 +30,7 @@
 //   where it is a short convolution: model.layers.N.conv.{b,c,x}_proj.weight [C, C], fused as in_proj, .out_proj.weight
 //     [C, C], .conv.weight [C, 1, W]
 //   model.layers.N.<norm>.weight [C], see norm_names()
+//   model.layers.N.layer_scalar [1] in Gemma 4, which has no v_proj where keys are values
 //   model.norm.weight [C], see last_norm_path()
 //   lm_head.weight [V, C], unless tied to embed_tokens
 //
@@ -50,7 +52,8 @@
 namespace rondo::model {
 
 /// kGain: of a norm that multiplies by its weight even where the model's others add one. kRate, kRateBias: A_log and
-/// dt_bias of linear attention. kChoiceBias: by which experts are chosen; it is fp32 and never trained.
+/// dt_bias of linear attention. kChoiceBias: by which experts are chosen; it is fp32 and never trained. kFactor: of
+/// channels that a router reads, or of what an expert gives. kBlockScale: of a block, never trained.
 enum class ParameterKind {
   kEmbedding,
   kMatrix,
@@ -61,7 +64,9 @@ enum class ParameterKind {
   kRate,
   kRateBias,
   kGain,
-  kChoiceBias
+  kChoiceBias,
+  kFactor,
+  kBlockScale
 };
 
 struct ParameterSpec {
@@ -116,7 +121,7 @@ MlpNames mlp_names(const ModelConfig& config);
 /// What the mixture of a block is called, its router and its experts' three matrices, what all share, and the bias by
 /// which experts are chosen; null where there is none.
 struct ExpertNames {
-  const char* module = "mlp";
+  const char* module = "mlp.";  // what the names of the others begin with
   const char* router = "gate";
   const char* gate = "gate_proj";
   const char* up = "up_proj";
@@ -129,9 +134,23 @@ ExpertNames expert_names(const ModelConfig& config);
 /// Of the bias by which experts are chosen. REQUIRES: there is one.
 std::vector<std::uint64_t> choice_bias_shape(const ModelConfig& config);
 
+/// Of a mixture beside an MLP (ExpertsConfig::beside_mlp), names within a block: norms over C of what the MLP gives, of
+/// what experts read and of what they give; by which numbers, [C], the router's normed input is multiplied; and
+/// what a token gets from an expert, [E].
+struct BesideNames {
+  static constexpr const char* kMlpOutput = "post_feedforward_layernorm_1";
+  static constexpr const char* kExpertsInput = "pre_feedforward_layernorm_2";
+  static constexpr const char* kExpertsOutput = "post_feedforward_layernorm_2";
+  static constexpr const char* kRouterScale = "router.scale";
+  static constexpr const char* kExpertScale = "router.per_expert_scale";
+};
+
+/// Behind a block, of ModelConfig::scales_blocks.
+inline constexpr const char* kBlockScaleName = "layer_scalar";
+
 /// What transformers, and with it adapters, call a mixture and its router, whatever files call them.
 struct MixtureInMemory {
-  const char* module;
+  const char* module;  // as ExpertNames has it
   const char* router;
 };
 MixtureInMemory mixture_in_memory(const ModelConfig& config);
@@ -150,6 +169,7 @@ struct LinearModule {
   std::vector<LinearModule> parts = {};  // of one that is fused, in the order of their rows: fused_linears.h
   std::uint32_t turns = 1;               // of one that is fused: how often its parts take turns, each with as many rows
   bool adaptable = true;                 // PEFT can put an adapter on it
+  bool exact = false;                    // a router: never in fewer bits, for small differences of what it gives decide
 };
 
 /// Its parts, or where it has none itself alone.
@@ -176,7 +196,7 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
-/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2.
+/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2, proj.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

@@ -15,7 +15,7 @@
 // Of other families, whose files are written with a matrix for each:
 //   experts.gate_up_proj [E, 2 W, C]        rows of gate_proj, then of up_proj
 //   experts.down_proj [E, C, W]
-// and of Granite, whose files are written so:
+// as Gemma 4's files are written, too: model.layers.N.experts.gate_up_proj; and of Granite, whose files are written so:
 //   model.layers.N.block_sparse_moe.input_linear.weight [E, 2 W, C]
 //   model.layers.N.block_sparse_moe.output_linear.weight [E, C, W]
 #pragma once

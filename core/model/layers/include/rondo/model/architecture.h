@@ -54,7 +54,8 @@ struct MethodSpec {
 };
 
 /// kConvolution, kRate, kRateBias: conv1d, A_log and dt_bias of linear attention. kChoiceBias: by which experts are
-/// chosen, never trained.
+/// chosen, never trained. kFactor: of channels that a router reads. kExpertScale: of what experts give. kBlockScale: of
+/// a block, never trained.
 enum class WeightKind : std::uint8_t {
   kMatrix,
   kEmbedding,
@@ -67,7 +68,10 @@ enum class WeightKind : std::uint8_t {
   kConvolution,
   kRate,
   kRateBias,
-  kChoiceBias
+  kChoiceBias,
+  kFactor,
+  kExpertScale,
+  kBlockScale
 };
 
 struct Parameter {
@@ -84,10 +88,11 @@ struct Parameter {
     return kind != WeightKind::kNorm && kind != WeightKind::kBias && kind != WeightKind::kRateBias;
   }
   /// In fp32 whatever the others are in: a magnitude scales a whole row, a rate all that a head remembers, and their
-  /// errors would not cancel out; by small differences of a bias experts are chosen.
+  /// errors would not cancel out; by small differences of a bias experts are chosen; what scales all that an expert or
+  /// a block gives is one number.
   bool wide() const {
     return kind == WeightKind::kMagnitude || kind == WeightKind::kRate || kind == WeightKind::kRateBias ||
-           kind == WeightKind::kChoiceBias;
+           kind == WeightKind::kChoiceBias || kind == WeightKind::kExpertScale || kind == WeightKind::kBlockScale;
   }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
   Bytes bytes(devices::DType dtype) const {

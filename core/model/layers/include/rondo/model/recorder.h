@@ -104,6 +104,7 @@ class Recorder {
   /// Where a mixture of experts sends tokens. k: `choices`.
   struct Routed {
     TensorId shares;   // fp32 [T, k]
+    TensorId experts;  // int32 [T, k]
     TensorId rows;     // int32 [T, k]
     TensorId offsets;  // int32 [E + 1]
   };
@@ -111,6 +112,8 @@ class Recorder {
   /// `bias`: where the attributes say so.
   Routed route(TensorId logits, std::int64_t choices, const devices::RouteAttributes& attributes,
                std::optional<TensorId> bias = std::nullopt);
+  /// Shares times their experts' numbers, `scale` [E].
+  TensorId share_scale(const Routed& routed, TensorId scale);
   /// x [T, C] as the experts read it, [k T, C].
   TensorId dispatch(TensorId x, const Routed& routed);
   /// y [k T, N], of each expert's rows of x by its w [N, K]. Encoded ones are all expanded for it.
