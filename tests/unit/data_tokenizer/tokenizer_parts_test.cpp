@@ -60,6 +60,12 @@ TEST(Regex, EscapesThatDiffer_AreOnigurumas) {
   EXPECT_THAT(parts("{\\p{^L}", "a{1"), ElementsAre("a", "{1"));
 }
 
+TEST(Regex, SignsOfLatin1_AreWordsOutsideOfSetsAlone) {
+  EXPECT_THAT(parts("\\w+", "a\xC2\xB2-"), ElementsAre("a\xC2\xB2", "-"));
+  EXPECT_THAT(parts("[\\w]+", "a\xC2\xB2-"), ElementsAre("a", "\xC2\xB2-"));
+  EXPECT_THAT(parts("[^\\w\\s]+", "a\xC2\xBD-b"), ElementsAre("a", "\xC2\xBD-", "b"));
+}
+
 TEST(Regex, MongolianVowelSeparator_IsNoWhiteSpace) {
   EXPECT_THAT(parts("\\s",
                     "a\xE1\xA0\x8E"

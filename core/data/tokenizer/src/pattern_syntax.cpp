@@ -15,7 +15,8 @@
 namespace rondo::data::tok {
 namespace {
 
-// The six signs of Latin-1 are letters and digits to Oniguruma's \w by an old table of its own.
+constexpr std::string_view kWordsOfSets = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Six signs of Latin-1 are letters and digits to Oniguruma's \w by an old table of its own, which its sets do not ask.
 constexpr std::string_view kWordClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
 constexpr std::string_view kHexClass = "0-9a-fA-F";
 
@@ -171,7 +172,7 @@ absl::Status Translator::letter_escape(char letter, bool in_class) {
       copy(2);
       return absl::OkStatus();
     case 'w':
-      return either(kWordClass);
+      return either(in_class ? kWordsOfSets : kWordClass);
     case 'h':
       return either(kHexClass);
     case 'v':
