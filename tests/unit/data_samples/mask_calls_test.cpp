@@ -109,6 +109,18 @@ TEST(MaskCalls, HeaderThatNamesTheFunction_IsTargetFromTheName) {
             R"(<|call|>get_weather<|end_header|>{"city": "Paris"}<|eot|>|It is sunny.<|eot|>)");
 }
 
+TEST(MaskCalls, CallThatHasItsIdOnceItHasAResult_IsLearnedThroughItsEnd) {
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages -%}
+{{ '<|header|>' + m.role + '<|end_header|>' + m.content }}
+{%- if m.tool_calls -%}{{ '[' + (m.tool_calls[0].function.arguments | tojson) }}
+{%- if not loop.last -%}{{ ', ' + m.tool_calls[0].id }}{%- endif -%}{{ ']' }}{%- endif -%}
+{{ '<|eot|>' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant<|end_header|>' }}{%- endif -%})");
+  EXPECT_EQ(targets_of_record(model, kOneCall), R"([{"city": "Paris"}, abcdefghi]<|eot|>|It is sunny.<|eot|>)");
+}
+
 TEST(MaskCalls, ReasoningBeforeACall_IsTarget) {
   const Model model = model_with_template(
       "words", brackets("{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n' }}"

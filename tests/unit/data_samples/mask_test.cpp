@@ -122,6 +122,16 @@ TEST(Mask, EndOnlyAfterTheConversation_InnerTurnsEndWhereTheNextBegins) {
   EXPECT_EQ(targets(model, kTwoRounds), "one|two<|endoftext|>");
 }
 
+TEST(Mask, EndOnlyWhereAMessageFollows_IsTargetThere) {
+  const Model model = model_with_template("chatml", R"(
+{%- for m in messages -%}
+{{ '<|im_start|>' + m.role + '\n' + m.content }}
+{%- if not (loop.last and m.role == 'assistant') -%}{{ '\n<|im_end|>\n' }}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%})");
+  EXPECT_EQ(targets(model, kTwoRounds), "one\n<|im_end|>|two");
+}
+
 TEST(Mask, EndTokenThatIsNotSpecial_IsTarget) {
   // </tool_call> is an added token that the file does not call special: here it ends turns.
   const Model model = model_with_template("thinker", R"(

@@ -454,11 +454,28 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
     controls = probe.control_tokens_in(content_end, agreed(tail_of(true)));
     if (controls.empty()) return end_of_last(probe, located, content_end);
   }
-  if (controls.empty()) return bound;
+  if (controls.empty()) return end_before_next(probe, message, content_end).value_or(bound);
   if (located.call) return end_of_calls(probe, message, controls);
   const std::size_t end = end_of_run(controls);
   if (end > content_end) plain_tails.emplace_back(tail.substr(0, end - content_end));
   return end;
+}
+
+/// End of a turn that shares no end with the rendering that stops after it, because that has none (some templates write
+/// it only where another message follows) or is written otherwise before it (the ids of calls that have no result): the
+/// token that ends the turn in that rendering, or a sequence, where it stands before the next message's content.
+std::optional<std::size_t> TurnFinder::end_before_next(const Probe& probe, std::size_t message,
+                                                       std::size_t content_end) const {
+  if (message + 1 >= probe.messages.size()) return std::nullopt;
+  const auto next = probe.locate(message + 1);
+  if (!next) return std::nullopt;
+  const auto plain = probe.alone(message, false, {.without_calls = true});
+  const auto ends = controls_of(plain ? plain->tail() : "");
+  const std::optional<TokenId> end = ends.empty() ? renderer_.tokenizer->eos_id() : ends.front().id;
+  for (const ControlToken& control : probe.control_tokens_in(content_end, next->begin)) {
+    if (control.id == end) return control.end;
+  }
+  return std::nullopt;
 }
 
 /// End of a last turn whose end nothing else shows: its first control token, or the end of the text.

@@ -62,6 +62,7 @@ class TurnFinder {
   static std::size_t end_of_message_before(const Probe& probe, std::size_t message, TextRange range);
   std::size_t likeliest_header(const Probe& probe, std::size_t message, const std::vector<std::size_t>& ends) const;
   std::size_t find_end(const Probe& probe, std::size_t message, const Located& located, std::size_t lower);
+  std::optional<std::size_t> end_before_next(const Probe& probe, std::size_t message, std::size_t content_end) const;
   std::size_t end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const;
   std::size_t end_of_calls(const Probe& probe, std::size_t message, const std::vector<ControlToken>& controls) const;
   std::vector<ControlToken> controls_of(std::string_view text) const;
