@@ -121,6 +121,22 @@ TEST(MaskCalls, CallThatHasItsIdOnceItHasAResult_IsLearnedThroughItsEnd) {
   EXPECT_EQ(targets_of_record(model, kOneCall), R"([{"city": "Paris"}, abcdefghi]<|eot|>|It is sunny.<|eot|>)");
 }
 
+TEST(MaskCalls, WordsBehindTheResult_AreLearnedThroughTheirEnd) {
+  // As Gemma 4's template: results stand in the turn that has called, before its words.
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages if m.role != 'tool' -%}
+{{ '<|header|>' + m.role + '<|end_header|>' }}
+{%- if m.tool_calls -%}{{ '<|call|>' + m.tool_calls[0].function.name + '<|eom|>' }}
+{%- for t in messages if t.role == 'tool' -%}{{ t.content }}{%- endfor -%}{%- endif -%}
+{{ m.content }}
+{%- if m.tool_calls and loop.last -%}{{ '<|call|>' }}{%- else -%}{{ '<|eot|>' }}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|header|>assistant<|end_header|>' }}{%- endif -%})");
+  EXPECT_EQ(targets_of_record(model, record({message("user", "q"), message("assistant", "Let me see.", kWeather),
+                                             message("tool", "1"), message("assistant", "one")})),
+            "<|call|>get_weather<|eom|>1Let me see.<|eot|>|one<|eot|>");
+}
+
 TEST(MaskCalls, ReasoningBeforeACall_IsTarget) {
   const Model model = model_with_template(
       "words", brackets("{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n' }}"

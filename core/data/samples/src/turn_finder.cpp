@@ -464,10 +464,14 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
 /// End of a turn that shares no end with the rendering that stops after it, because that has none (some templates write
 /// it only where another message follows) or is written otherwise before it (the ids of calls that have no result): the
 /// token that ends the turn in that rendering, or a sequence, where it stands before the next message's content.
+/// Results of calls may stand within the turn.
 std::optional<std::size_t> TurnFinder::end_before_next(const Probe& probe, std::size_t message,
                                                        std::size_t content_end) const {
-  if (message + 1 >= probe.messages.size()) return std::nullopt;
-  const auto next = probe.locate(message + 1);
+  std::optional<Located> next;
+  for (std::size_t i = message + 1; i < probe.messages.size() && (!next || next->begin < content_end); ++i) {
+    next = probe.locate(i);
+    if (!next) return std::nullopt;
+  }
   if (!next) return std::nullopt;
   const auto plain = probe.alone(message, false, {.without_calls = true});
   const auto ends = controls_of(plain ? plain->tail() : "");
