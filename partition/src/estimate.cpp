@@ -36,7 +36,12 @@ StepEstimate::StepEstimate(const ModelShape& model, const Workload& work, const 
     // Somewhere between everybody copying at once and nobody else; the same whoever else is in the pool.
     const double part = device.profile.root.empty() || bound_ ? 1.0 : 1.5;
     const auto pace = [&](double bandwidth) { return bandwidth > 0 ? part / bandwidth : 0; };
-    links_[i] = {pace(device.profile.link_up), pace(device.profile.link_down), device.profile.link_latency_seconds};
+    Link& link = links_[i];
+    link = {pace(device.profile.link_up), pace(device.profile.link_down), device.profile.link_latency_seconds};
+    for (std::size_t n = 0; n < link.in.size(); ++n) {
+      link.in[n] = copy(batch_ + boundary_ * static_cast<double>(n), link.up, link.latency);
+    }
+    link.out = copy(boundary_, link.down, link.latency);
   }
 }
 
@@ -44,10 +49,6 @@ void StepEstimate::begin() {
   for (DeviceState& device : devices_) device = {};
   placed_.clear();
   done_ = 0;
-}
-
-double StepEstimate::copy(double bytes, double seconds_a_byte, double latency) const {
-  return seconds_a_byte > 0 && bytes > 0 ? bytes * seconds_a_byte + latency : 0;
 }
 
 const StepEstimate::Placed* StepEstimate::producer_of_activation(const Slot& slot) const {
@@ -71,10 +72,8 @@ void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
     in_first = std::max(in_first, placed_.back().out_first);
     in_last = std::max(in_last, placed_.back().out_last);
   }
-  const double in =
-      copy(batch_ + boundary_ * ((slot.first_layer > 0 ? 1 : 0) + (backward ? 1 : 0)), link.up, link.latency);
-  const bool sends = slot.phase == SlotPhase::kForward || (slot.first_layer > 1 && has_backward_[slot.first_layer - 1]);
-  const double out = sends ? copy(boundary_, link.down, link.latency) : 0;
+  const double in = in_seconds(slot);
+  const double out = out_seconds(slot);
   // Weights may stay on the device: then a visit brings none. What no update changes comes to the first one during the
   // step before.
   const std::vector<double>& to_bring = device.visited ? weights_ : trained_weights_;

@@ -2,6 +2,7 @@
 // quicker than the simulation that decides.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,20 @@ class StepEstimate {
   double seconds() const { return done_; }
   /// When a device has computed all its placed visits; each takes it at least its seconds for every microbatch.
   double free_at(DeviceIndex device) const { return devices_[device].free; }
+  /// When the next slot has the last microbatch of the last placed one. REQUIRES: placed() > 0.
+  double last_out() const { return placed_.back().out_last; }
+  /// Seconds that one microbatch takes at least from the slot before it in its round to the next one, and of these what
+  /// its inputs take.
+  double through_seconds(const Slot& slot) const { return in_seconds(slot) + slot.seconds + out_seconds(slot); }
+  double in_seconds(const Slot& slot) const {
+    const int boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kBackward ? 1 : 0);
+    return links_[slot.device].in[static_cast<std::size_t>(boundaries)];
+  }
+  /// Whether visits take as long on both as far as links go; times of the layers are asked elsewhere.
+  bool same_links(DeviceIndex one, DeviceIndex other) const {
+    return links_[one] == links_[other] && on_host_[one] == on_host_[other] &&
+           fetches_weights_[one] == fetches_weights_[other];
+  }
 
   double seconds_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds);
 
@@ -35,6 +50,10 @@ class StepEstimate {
     double up = 0;  // seconds a byte
     double down = 0;
     double latency = 0;
+    std::array<double, 3> in = {0, 0, 0};  // seconds of a microbatch's inputs with so many boundaries
+    double out = 0;                        // and of its output
+
+    bool operator==(const Link&) const = default;
   };
   struct DeviceState {
     double free = 0;
@@ -53,7 +72,14 @@ class StepEstimate {
     double done_before = 0;
   };
   const Placed* producer_of_activation(const Slot& slot) const;
-  double copy(double bytes, double seconds_a_byte, double latency) const;
+  static double copy(double bytes, double seconds_a_byte, double latency) {
+    return seconds_a_byte > 0 && bytes > 0 ? bytes * seconds_a_byte + latency : 0;
+  }
+  double out_seconds(const Slot& slot) const {
+    const bool sends =
+        slot.phase == SlotPhase::kForward || (slot.first_layer > 1 && has_backward_[slot.first_layer - 1]);
+    return sends ? links_[slot.device].out : 0;
+  }
 
   const bool bound_;
   std::uint32_t group_ = 1;

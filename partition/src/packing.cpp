@@ -185,6 +185,7 @@ TimeTable::TimeTable(const ModelShape& model, const Workload& work, const Machin
     const auto same = std::ranges::find_if(machine.devices,
                                            [&](const DeviceShape& other) { return alike(other, machine.devices[i]); });
     const auto first = static_cast<std::size_t>(same - machine.devices.begin());
+    like_.push_back(first);
     if (first < i) {
       sums_.push_back(Sums(sums_[first]));
       reach_.push_back(Reach(reach_[first]));

@@ -36,6 +36,8 @@ class TimeTable {
   /// Of the visits of one of the devices that its memory forbids the shortest.
   double least_forbidden_seconds(const std::vector<DeviceIndex>& devices) const;
   LayerIndex layers() const { return layers_; }
+  /// Devices on which every visit takes the same and fits alike.
+  bool same_times(DeviceIndex one, DeviceIndex other) const { return like_[one] == like_[other]; }
   /// Lowest layer that a backward slot may begin at: never one without FLOPs.
   LayerIndex lowest_backward() const { return lowest_backward_; }
 
@@ -61,8 +63,9 @@ class TimeTable {
   LayerIndex first_head_ = 0;
   LayerIndex lowest_backward_ = 0;
   std::vector<bool> has_backward_;
-  std::vector<Sums> sums_;    // by device
-  std::vector<Reach> reach_;  // by device
+  std::vector<std::size_t> like_;  // by device: the first that is alike
+  std::vector<Sums> sums_;         // by device
+  std::vector<Reach> reach_;       // by device
 };
 
 // In the header since a search asks millions of times.
