@@ -56,59 +56,67 @@ const StepEstimate::Placed* StepEstimate::producer_of_activation(const Slot& slo
   return &placed_[covers_[slot.round * cuts_ + slot.first_layer]];
 }
 
+StepEstimate::VisitTerms StepEstimate::terms_of(const Slot& slot, std::uint32_t microbatches) const {
+  const Link& link = links_[slot.device];
+  VisitTerms terms;
+  terms.count = microbatches;
+  terms.seconds = slot.seconds;
+  terms.in = in_seconds(slot);
+  terms.out = out_seconds(slot);
+  terms.pace = bound_ ? std::max(slot.seconds, terms.in) : std::max({slot.seconds, terms.in, terms.out});
+  // Weights may stay on the device: then a visit brings none. What no update changes comes to the first one during the
+  // step before.
+  if (!bound_ && fetches_weights_[slot.device]) {
+    const auto bring = [&](const std::vector<double>& sums) {
+      return copy(sums[slot.last_layer + 1] - sums[slot.first_layer], link.up, link.latency);
+    };
+    terms.weights = {bring(trained_weights_), bring(weights_)};
+  }
+  terms.updated = on_host_[slot.device] ? all_updated_ : updated_[slot.last_layer];
+  if (slot.phase != SlotPhase::kForward && has_backward_[slot.last_layer]) {
+    terms.has_gradients = true;
+    const std::uint32_t groups = (microbatches + group_ - 1) / group_;
+    terms.home = groups * copy(gradients_[slot.last_layer + 1] - gradients_[slot.first_layer], link.down, link.latency);
+    const double lowest = gradients_[slot.first_layer + 1] - gradients_[slot.first_layer];
+    terms.behind = copy(lowest, link.down, link.latency);
+    terms.norm = lowest * norm_per_byte_;
+  }
+  return terms;
+}
+
 void StepEstimate::place(const Slot& slot, std::uint32_t microbatches) {
   DeviceState& device = devices_[slot.device];
-  const Link& link = links_[slot.device];
   Placed placed{slot.device, 0, 0, device, done_};
-  const bool backward = slot.phase == SlotPhase::kBackward;
-  const double count = microbatches;
   double in_first = 0;
   double in_last = 0;
   if (const Placed* below = producer_of_activation(slot); below != nullptr) {
     in_first = below->out_first;
     in_last = below->out_last;
   }
-  if (backward) {
+  if (slot.phase == SlotPhase::kBackward) {
     in_first = std::max(in_first, placed_.back().out_first);
     in_last = std::max(in_last, placed_.back().out_last);
   }
-  const double in = in_seconds(slot);
-  const double out = out_seconds(slot);
-  // Weights may stay on the device: then a visit brings none. What no update changes comes to the first one during the
-  // step before.
-  const std::vector<double>& to_bring = device.visited ? weights_ : trained_weights_;
-  const double weights = bound_ || !fetches_weights_[slot.device]
-                             ? 0
-                             : copy(to_bring[slot.last_layer + 1] - to_bring[slot.first_layer], link.up, link.latency);
+  const VisitTerms terms = terms_of(slot, microbatches);
+  const double weights = terms.weights[device.visited ? 1 : 0];
   device.visited = true;
-  const double updated = on_host_[slot.device] ? all_updated_ : updated_[slot.last_layer];
-  const double arrived = std::max(std::max(device.up_free, device.before) + weights, updated);
-  device.up_free = arrived + (bound_ ? 0 : count * in);
-  device.up_load += weights + count * in;
-  const double pace = bound_ ? std::max(slot.seconds, in) : std::max({slot.seconds, in, out});
-  const double start = std::max(device.free, in_first + in);
-  const double first =
-      bound_ ? std::max(start + slot.seconds, arrived) : std::max(start, arrived - slot.seconds * 0.25) + slot.seconds;
-  const double last = std::max(first + (count - 1) * pace, in_last + in + slot.seconds);
+  const double arrived = std::max(std::max(device.up_free, device.before) + weights, terms.updated);
+  device.up_free = arrived + (bound_ ? 0 : terms.count * terms.in);
+  device.up_load += weights + terms.count * terms.in;
+  const double start = std::max(device.free, in_first + terms.in);
+  const double first = bound_ ? std::max(start + terms.seconds, arrived)
+                              : std::max(start, arrived - terms.seconds * kOverlap) + terms.seconds;
+  const double last = std::max(first + (terms.count - 1) * terms.pace, in_last + terms.in + terms.seconds);
   device.before = device.free;
   device.free = last;
-  placed.out_first = first + out;
-  placed.out_last = last + out;
-  double home = 0;
-  double groups = 0;
-  double behind = 0;  // what of it, and of its norm, can only begin when all is computed: the lowest layer's
-  double norm = 0;
-  if (slot.phase != SlotPhase::kForward && has_backward_[slot.last_layer]) {
-    home = copy(gradients_[slot.last_layer + 1] - gradients_[slot.first_layer], link.down, link.latency);
-    const double lowest = gradients_[slot.first_layer + 1] - gradients_[slot.first_layer];
-    behind = copy(lowest, link.down, link.latency);
-    norm = lowest * norm_per_byte_;
-    const std::uint32_t rounds = (microbatches + group_ - 1) / group_;
-    groups = rounds;
-    device.down_free = std::max(device.down_free + (bound_ ? 0 : groups * home), last + behind);
+  placed.out_first = first + terms.out;
+  placed.out_last = last + terms.out;
+  if (terms.has_gradients) {
+    device.down_free = std::max(device.down_free + (bound_ ? 0 : terms.home), last + terms.behind);
   }
-  device.down_load += count * out + groups * home;
-  done_ = std::max({done_, last + behind + norm, device.down_free + norm, device.up_load, device.down_load});
+  device.down_load += terms.count * terms.out + terms.home;
+  done_ = std::max(
+      {done_, last + terms.behind + terms.norm, device.down_free + terms.norm, device.up_load, device.down_load});
   if (slot.phase == SlotPhase::kForward) {
     covers_.resize(std::max(covers_.size(), (slot.round + 1) * cuts_));
     const auto covered = covers_.begin() + static_cast<std::ptrdiff_t>(slot.round * cuts_ + slot.first_layer + 1);

@@ -10,12 +10,38 @@
 
 namespace rondo::partition {
 
+/// Share of a visit's first microbatch that is computed before its weights have all come.
+inline constexpr double kOverlap = 0.25;
+
 /// Visits are placed one after another in dealing order. Within a visit microbatches are taken to come and go at an
 /// even pace. A lower bound of what simulate() says leaves out what an estimate must guess: how copies get in each
 /// other's way.
 class StepEstimate {
  public:
   enum class What : std::uint8_t { kEstimate, kLowerBound };
+  struct DeviceState {
+    double free = 0;
+    double before = 0;  // end of the visit before the last
+    double up_free = 0;
+    double down_free = 0;
+    double up_load = 0;  // seconds that the link is in use, whatever waits for what
+    double down_load = 0;
+    bool visited = false;
+  };
+  /// Seconds of a visit, whenever it is.
+  struct VisitTerms {
+    double count = 0;                        // microbatches
+    double in = 0;                           // of one of them
+    double out = 0;                          // likewise
+    double seconds = 0;                      // likewise
+    double pace = 0;                         // likewise, when they come one after another
+    std::array<double, 2> weights = {0, 0};  // of its weights: when it is the device's first visit, and later
+    double updated = 0;                      // when these are published
+    bool has_gradients = false;
+    double home = 0;    // of all gradients of the visit
+    double behind = 0;  // what of them can only begin when all is computed: the lowest layer's
+    double norm = 0;    // of these gradients
+  };
   StepEstimate(const ModelShape& model, const Workload& work, const MachineShape& machine, What what);
 
   void begin();
@@ -28,11 +54,14 @@ class StepEstimate {
   double seconds() const { return done_; }
   /// When a device has computed all its placed visits; each takes it at least its seconds for every microbatch.
   double free_at(DeviceIndex device) const { return devices_[device].free; }
-  /// When the next slot has the last microbatch of the last placed one. REQUIRES: placed() > 0.
+  /// When the next slot has the first and the last microbatch of the last placed one. REQUIRES: placed() > 0.
+  double first_out() const { return placed_.back().out_first; }
   double last_out() const { return placed_.back().out_last; }
-  /// Seconds that one microbatch takes at least from the slot before it in its round to the next one, and of these what
-  /// its inputs take.
+  const DeviceState& state_of(DeviceIndex device) const { return devices_[device]; }
+  VisitTerms terms_of(const Slot& slot, std::uint32_t microbatches) const;
+  /// Seconds that one microbatch takes at least from the slot before it in its round to the next one.
   double through_seconds(const Slot& slot) const { return in_seconds(slot) + slot.seconds + out_seconds(slot); }
+  /// Of these, what its inputs take.
   double in_seconds(const Slot& slot) const {
     const int boundaries = (slot.first_layer > 0 ? 1 : 0) + (slot.phase == SlotPhase::kBackward ? 1 : 0);
     return links_[slot.device].in[static_cast<std::size_t>(boundaries)];
@@ -54,15 +83,6 @@ class StepEstimate {
     double out = 0;                        // and of its output
 
     bool operator==(const Link&) const = default;
-  };
-  struct DeviceState {
-    double free = 0;
-    double before = 0;  // end of the visit before the last
-    double up_free = 0;
-    double down_free = 0;
-    double up_load = 0;  // seconds that the link is in use, whatever waits for what
-    double down_load = 0;
-    bool visited = false;
   };
   struct Placed {
     DeviceIndex device = 0;

@@ -7,10 +7,14 @@
 #include <array>
 #include <span>
 
+#include "remainder.h"
 #include "search.h"
 
 namespace rondo::partition {
 namespace {
+
+/// What is longer than a limit by this factor is so with another order of the sums too.
+constexpr double kSure = 1 + 1e-11;
 
 class Improver {
  public:
@@ -22,8 +26,7 @@ class Improver {
         estimate_(estimate),
         trials_(trials),
         slots_(slots),
-        work_(*std::ranges::max_element(order) + 1),
-        visits_(work_.size()) {}
+        visits_(*std::ranges::max_element(order) + 1) {}
 
   double run() {
     best_ = estimate_.seconds_of(slots_, rounds_);
@@ -37,8 +40,9 @@ class Improver {
         while (estimate_.placed() < i) {
           const Slot& slot = slots_[estimate_.placed()];
           place(slot);
-          work_[slot.device] -= work_of(slot);
+          remainder_.pass(slot.device);
         }
+        find_critical();
         better = move_cut(i, true) || better;
         better = move_cut(i, false) || better;
         better = change_device(i) || better;
@@ -58,44 +62,49 @@ class Improver {
     std::span<const Slot> by;
   };
 
-  double work_of(const Slot& slot) const { return slot.seconds * rounds_[slot.round].microbatches; }
   void place(const Slot& slot) { estimate_.place(slot, rounds_[slot.round].microbatches); }
 
   /// What `slots_` leave to do, from the first slot that is not placed on.
   void look_ahead() {
-    std::ranges::fill(work_, 0.0);
     std::ranges::fill(visits_, 0U);
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (i >= estimate_.placed()) work_[slots_[i].device] += work_of(slots_[i]);
-      ++visits_[slots_[i].device];
-    }
-    path_.assign(slots_.size() + 1, 0.0);
-    for (std::size_t i = slots_.size(); i-- > 0;) {
+    for (const Slot& slot : slots_) ++visits_[slot.device];
+    const std::size_t begin = estimate_.placed();
+    remainder_.look_back(estimate_, slots_, rounds_, begin, visits_.size());
+    path_.resize(slots_.size() + 1);
+    for (std::size_t i = slots_.size(); i-- > begin;) {
       const bool ends_round = i + 1 == slots_.size() || slots_[i + 1].round != slots_[i].round;
       path_[i] = estimate_.through_seconds(slots_[i]) + (ends_round ? 0 : path_[i + 1]);
     }
   }
-  /// Seconds that the last microbatch of slot i's round needs behind it.
-  double path_behind(std::size_t i) const {
-    return i + 1 < slots_.size() && slots_[i + 1].round == slots_[i].round ? path_[i + 1] : 0;
+  /// Devices by which alone the step takes as long as it does, whatever is changed on others at this place.
+  void find_critical() {
+    critical_.clear();
+    for (const DeviceIndex device : order_) {
+      const double end =
+          remainder_.end_of_device(estimate_.state_of(device), remainder_.next_of(device, estimate_.placed()));
+      if (end > limit() * kSure) critical_.push_back(device);
+    }
   }
+  /// What a better step does not reach.
+  double limit() const { return best_ * (1 - 1e-9); }
 
   /// Takes the change over if it is better.
   bool attempt(const Change& change) {
     if (trials_ == 0) return false;
     --trials_;
     const std::size_t same = estimate_.placed();
-    const double limit = best_ * (1 - 1e-9);
     const double path = path_with(change);
-    if (is_hopeless(change, path, limit * kSlack)) return false;
-    build(change);
-    const bool better = place_within(change, path, limit);
+    if (is_hopeless(change, path)) return false;
+    const bool better = is_better(change, path);
     if (better) {
       best_ = estimate_.seconds();
-      slots_ = changed_;
+      std::swap(slots_, changed_);
     }
     while (estimate_.placed() > same) estimate_.take_back();
-    if (better) look_ahead();
+    if (better) {
+      look_ahead();
+      find_critical();
+    }
     return better;
   }
 
@@ -112,27 +121,60 @@ class Improver {
     return path;
   }
 
-  /// Whether the step takes longer than `limit` by what is known without placing anything.
-  bool is_hopeless(const Change& change, double path, double limit) const {
-    const std::size_t at = change.places[0];
-    const Slot& first = change.by[0];
+  /// Whether the step is not better by what is known without placing anything.
+  bool is_hopeless(const Change& change, double path) const {
+    const auto touches = [&](DeviceIndex device) {
+      const auto is_on = [device](const Slot& slot) { return slot.device == device; };
+      const auto begin = slots_.begin() + static_cast<std::ptrdiff_t>(change.places.front());
+      const auto end = slots_.begin() + static_cast<std::ptrdiff_t>(change.places.back()) + 1;
+      return std::any_of(begin, end, is_on) || std::ranges::any_of(change.by, is_on);
+    };
+    if (!std::ranges::all_of(critical_, touches)) return true;
+    const std::size_t at = change.places.front();
+    const Slot& first = change.by.front();
     const bool follows = at > 0 && slots_[at - 1].round == first.round;
-    if (follows && estimate_.last_out() + path > limit) return true;
+    if (follows && estimate_.last_out() + path > limit() * kSure) return true;
+    // The visit takes its device that long, and its last microbatch then goes on.
     const double others = rounds_[first.round].microbatches - 1;
-    const double in = estimate_.in_seconds(first);
-    if (estimate_.free_at(first.device) + others * first.seconds + path - in > limit) return true;
-    return std::ranges::any_of(change.by, [&](const Slot& slot) {
-      double work = work_[slot.device];
-      for (const std::size_t place : change.places) {
-        if (slots_[place].device == slot.device) work -= work_of(slots_[place]);
-      }
-      for (const Slot& other : change.by) {
-        if (other.device == slot.device) work += work_of(other);
-      }
-      return estimate_.free_at(slot.device) + work > limit;
-    });
+    return estimate_.free_at(first.device) + others * first.seconds + path - estimate_.in_seconds(first) >
+           limit() * kSure;
   }
 
+  /// Places all of the changed slots, for as long as the step may still be better; false when it is not.
+  bool is_better(const Change& change, double path) {
+    const double limit = this->limit();
+    const std::size_t first = change.places.front();
+    const std::size_t behind = change.places.back() + 1;  // in slots_: from here on all is as before
+    const std::size_t end = behind + change.by.size() - change.places.size();
+    const bool inserts = change.by.size() != change.places.size();
+    std::size_t taken = 0;
+    for (std::size_t i = first; i < end; ++i) {
+      const bool changed = inserts || i == change.places[taken];
+      const Slot& slot = changed ? change.by[taken] : slots_[i];
+      if (changed) ++taken;
+      place(slot);
+      if (estimate_.seconds() >= limit) return false;
+      if (slot.round != change.by[0].round) continue;
+      path -= estimate_.through_seconds(slot);
+      if (estimate_.last_out() + path > limit * kSure) return false;
+    }
+    const auto too_late = [&](const Slot& slot) {
+      const std::size_t next = remainder_.next_of(slot.device, behind);
+      return remainder_.end_of_device(estimate_.state_of(slot.device), next) > limit * kSure;
+    };
+    if (remainder_.end_of_boundary(estimate_.first_out(), estimate_.last_out(), behind) > limit * kSure ||
+        remainder_.end_of_updates(behind) > limit * kSure || std::ranges::any_of(change.by, too_late) ||
+        std::any_of(slots_.begin() + static_cast<std::ptrdiff_t>(first),
+                    slots_.begin() + static_cast<std::ptrdiff_t>(behind), too_late)) {
+      return false;
+    }
+    build(change);
+    for (std::size_t i = end; i < changed_.size(); ++i) {
+      place(changed_[i]);
+      if (estimate_.seconds() >= limit) return false;
+    }
+    return true;
+  }
   void build(const Change& change) {
     changed_ = slots_;
     const std::size_t same = std::min(change.places.size(), change.by.size());
@@ -140,32 +182,6 @@ class Improver {
     const auto behind = changed_.begin() + static_cast<std::ptrdiff_t>(change.places[same - 1]) + 1;
     if (change.by.size() > same) changed_.insert(behind, change.by[same]);
     if (change.places.size() > same) changed_.erase(behind);
-  }
-
-  /// Places the rest of `changed_` for as long as the step may still take less than `limit`; false when it does not.
-  bool place_within(const Change& change, double path, double limit) {
-    left_ = work_;
-    for (const std::size_t at : change.places) left_[slots_[at].device] -= work_of(slots_[at]);
-    for (const Slot& slot : change.by) left_[slot.device] += work_of(slot);
-    // From here on `changed_` is as before.
-    const std::size_t as_before = change.places.back() + 1 + change.by.size() - change.places.size();
-    const std::uint32_t round = change.by[0].round;
-    for (std::size_t i = estimate_.placed(); i < changed_.size(); ++i) {
-      const Slot& slot = changed_[i];
-      place(slot);
-      left_[slot.device] -= work_of(slot);
-      if (estimate_.seconds() >= limit) return false;
-      if (estimate_.free_at(slot.device) + left_[slot.device] > limit * kSlack) return false;
-      if (i >= as_before) {
-        path = path_behind(i + slots_.size() - changed_.size());
-      } else if (slot.round == round) {
-        path -= estimate_.through_seconds(slot);
-      } else {
-        continue;
-      }
-      if (estimate_.last_out() + path > limit * kSlack) return false;
-    }
-    return true;
   }
   bool refresh(Slot& slot) const {
     if (slot.first_layer > slot.last_layer || (slot.phase == SlotPhase::kForward && slot.last_layer == 0)) return false;
@@ -284,11 +300,11 @@ class Improver {
   std::size_t trials_;
   std::vector<Slot>& slots_;
   std::vector<Slot> changed_;
-  std::vector<double> work_;           // by device: seconds of the slots that are not placed
   std::vector<std::uint32_t> visits_;  // by device: its slots
+  Remainder remainder_;                // of slots_
   std::vector<double>
       path_;  // by slot: what a microbatch passes through from it on to the end of its round, in seconds
-  std::vector<double> left_;        // as work_, of changed_
+  std::vector<DeviceIndex> critical_;
   std::vector<DeviceIndex> tried_;  // without slots, in vain for the slot at hand
   double best_ = 0;
 };
