@@ -1,6 +1,7 @@
 #include "estimate.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace rondo::partition {
 
@@ -133,8 +134,15 @@ void StepEstimate::take_back() {
 }
 
 double StepEstimate::seconds_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds) {
+  return seconds_below(slots, rounds, std::numeric_limits<double>::infinity());
+}
+
+double StepEstimate::seconds_below(const std::vector<Slot>& slots, const std::vector<Round>& rounds, double most) {
   begin();
-  for (const Slot& slot : slots) place(slot, rounds[slot.round].microbatches);
+  for (const Slot& slot : slots) {
+    place(slot, rounds[slot.round].microbatches);
+    if (done_ >= most) break;
+  }
   return seconds();
 }
 

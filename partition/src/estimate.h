@@ -73,6 +73,8 @@ class StepEstimate {
   }
 
   double seconds_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds);
+  /// The same where they are below `most`, else anything that is not.
+  double seconds_below(const std::vector<Slot>& slots, const std::vector<Round>& rounds, double most);
 
  private:
   struct Link {

@@ -90,6 +90,7 @@ class Planner {
     for (DeviceIndex i = 0; i < machine_.devices.size(); ++i) {
       const auto kind = std::ranges::find_if(
           kinds_, [&](const Kind& other) { return alike(machine_.devices[other[0]], machine_.devices[i]); });
+      like_.push_back(kind == kinds_.end() ? i : (*kind)[0]);
       if (kind == kinds_.end()) {
         kinds_.push_back({i});
       } else {
@@ -130,6 +131,7 @@ class Planner {
 
   void search(Keep keep) {
     ladder_.clear();
+    packed_of_like_.clear();
     const TimeTable& times = table(keep, 0);
     for (const Counts& counts : sets()) {
       std::vector<DeviceIndex> order;
@@ -192,7 +194,7 @@ class Planner {
     if (largest == 0 || work_.staleness > 0 || number_of_plans(times, order.size()) > kMostPlans) return;
     std::vector<DeviceIndex> alike_as;
     for (std::size_t i = 0; i < order.size(); ++i) {
-      const bool like = i > 0 && alike(machine_.devices[order[i - 1]], machine_.devices[order[i]]);
+      const bool like = i > 0 && like_[order[i - 1]] == like_[order[i]];
       alike_as.push_back(like ? order[i - 1] : order[i]);
     }
     const auto best_step = [&] { return best_ ? best_->predicted.step_seconds : kNever; };
@@ -279,14 +281,17 @@ class Planner {
   void deal_all_ways(const TimeTable& times, const std::vector<DeviceIndex>& order, const std::vector<Round>& rounds,
                      double limit, Candidate& best) {
     const auto take = [&](std::vector<Slot> slots) {
-      const double seconds = estimate_.seconds_of(slots, rounds);
+      const double seconds = estimate_.seconds_below(slots, rounds, best.seconds);
       if (seconds < best.seconds) {
         best.seconds = seconds;
         best.slots = std::move(slots);
       }
     };
-    const auto [packed, fresh] = packed_.try_emplace({best.rung, limit});
-    if (fresh) packed->second = pack_best(times, order, limit);
+    // Among like devices it makes no difference whose turn it is: stages are packed for one of them, once for all sets.
+    const bool like = are_alike(order);
+    auto& known = like ? packed_of_like_[order[0]] : packed_;
+    const auto [packed, fresh] = known.try_emplace({best.rung, limit});
+    if (fresh) packed->second = pack_best(times, like ? std::vector<DeviceIndex>{order[0]} : order, limit);
     if (packed->second) take(deal_rounds(*packed->second, order, rounds));
     for (const LayerIndex fused : fused_beginnings(times, order, limit)) {
       if (auto slots = deal_by_load(times, order, rounds, limit, fused, best.seconds)) take(*std::move(slots));
@@ -472,8 +477,7 @@ class Planner {
   }
 
   bool are_alike(const std::vector<DeviceIndex>& order) const {
-    return std::ranges::all_of(order,
-                               [&](DeviceIndex i) { return alike(machine_.devices[i], machine_.devices[order[0]]); });
+    return std::ranges::all_of(order, [&](DeviceIndex i) { return like_[i] == like_[order[0]]; });
   }
 
   /// Every round gets all stages; among like devices the rotation's cursor carries on from round to round.
@@ -534,14 +538,17 @@ class Planner {
   const PlanRequest& request_;
   const PlanMemory memory_;
   std::vector<Kind> kinds_;
+  std::vector<DeviceIndex> like_;  // by device: the first of its kind
   const LayerSeconds layer_seconds_;
   StepEstimate estimate_;
   StepEstimate lower_bound_;
   std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
   std::deque<TimeTable> ladder_;       // by rung of shares_of(), of the Keep under search
   /// Of the set under search: stages of a round by rung and limit.
-  std::map<std::pair<std::size_t, double>, std::optional<std::vector<Slot>>> packed_;
-  std::vector<double> forbidden_;  // likewise by rung: the shortest visit that memory forbids
+  using Packed = std::map<std::pair<std::size_t, double>, std::optional<std::vector<Slot>>>;
+  Packed packed_;
+  std::map<DeviceIndex, Packed> packed_of_like_;  // of the Keep under search: by the first of some like devices
+  std::vector<double> forbidden_;                 // likewise by rung: the shortest visit that memory forbids
   std::optional<Plan> best_;
   double least_seconds_ = kNever;  // no plan over the pool takes less
   absl::Status refusal_;

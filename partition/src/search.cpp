@@ -17,6 +17,7 @@ class Dealer {
   bool deal(LayerIndex fused_first, std::uint32_t round, std::uint32_t microbatches) {
     round_ = round;
     microbatches_ = microbatches;
+    path_ = 0;
     for (LayerIndex first = 0; first < fused_first;) {
       // The lookup table alone would be a visit without FLOPs.
       const LayerIndex least = first == 0 ? std::min<LayerIndex>(1, fused_first - 1) : first;
@@ -73,8 +74,9 @@ class Dealer {
   bool add(SlotPhase phase, LayerIndex first, LayerIndex last, DeviceIndex device) {
     const double seconds = times_.seconds(device, phase, first, last);
     load_[device] += seconds * microbatches_;
+    path_ += seconds;
     slots_.push_back({phase, first, last, device, round_, seconds});
-    return load_[device] <= most_;
+    return load_[device] <= most_ && path_ <= most_;
   }
 
   const TimeTable& times_;
@@ -84,6 +86,7 @@ class Dealer {
   std::uint32_t round_ = 0;
   std::uint32_t microbatches_ = 0;
   std::vector<double> load_;
+  double path_ = 0;  // seconds of the round's slots, through which every microbatch passes one after another
   std::vector<Slot> slots_;
 };
 
@@ -102,7 +105,9 @@ std::optional<std::vector<Slot>> deal_by_load(const TimeTable& times, const std:
 std::vector<LayerIndex> fused_beginnings(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit) {
   std::vector<LayerIndex> found;
   const LayerIndex last = times.layers() - 1;
-  for (const DeviceIndex device : order) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const DeviceIndex device = order[i];
+    if (i > 0 && times.same_times(order[i - 1], device)) continue;
     LayerIndex first = times.layers();
     while (first > 0 && times.seconds(device, SlotPhase::kFused, first - 1, last) <= limit * kSlack &&
            times.fits_memory(device, SlotPhase::kFused, first - 1, last)) {
