@@ -212,31 +212,39 @@ absl::Status Worker::prepare_slot(std::uint32_t slot_index) {
         row_staging_, devices::allocate_host_unless(parts_.parameters->phantom(),
                                                     parts_.shape->layers[0].row_gradient_bytes, "gradient staging"));
   }
-  RONDO_RETURN_IF_ERROR(place_weights(state));
-  if (state.computes_gradients) {
-    place_gradients(state);
-    count_links(state);
-  }
+  RONDO_ASSIGN_OR_RETURN(state.stage, place_stage(state));
+  if (state.computes_gradients) count_links(state);
   RONDO_RETURN_IF_ERROR(compile(state));
   slots_.push_back(std::move(state));
   return absl::OkStatus();
 }
 
-absl::Status Worker::place_weights(SlotState& state) {
+absl::StatusOr<std::shared_ptr<const Worker::StagePlaces>> Worker::place_stage(const SlotState& state) {
+  const auto same = std::ranges::find_if(slots_, [&](const SlotState& other) {
+    return partition::stage_of(other.slot) == partition::stage_of(state.slot);
+  });
+  if (same != slots_.end()) return same->stage;
+  auto places = std::make_shared<StagePlaces>();
+  RONDO_RETURN_IF_ERROR(place_weights(state.slot, *places));
+  if (state.computes_gradients) place_gradients(state.slot, *places);
+  return places;
+}
+
+absl::Status Worker::place_weights(const partition::Slot& slot, StagePlaces& places) {
   const std::vector<partition::LayerIndex> resident = resident_layers();
-  for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
-    state.resident.push_back(!weights_in_place_ && std::ranges::binary_search(resident, layer));
-    state.travel.push_back(frozen_first(*parts_.model, layer));
+  for (partition::LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+    places.resident.push_back(!weights_in_place_ && std::ranges::binary_search(resident, layer));
+    places.travel.push_back(frozen_first(*parts_.model, layer));
   }
   for (std::size_t buffer = 0; buffer < 2; ++buffer) {
     Bytes streamed = 0;
-    for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
-      const bool stays = state.resident[layer - state.slot.first_layer];
+    for (partition::LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      const bool stays = places.resident[layer - slot.first_layer];
       Bytes kept = 0;
       Bytes& offset = stays ? kept : streamed;
       const std::vector<model::ParameterUse>& uses = parts_.model->layers()[layer].parameters;
-      std::vector<devices::BufferView>& views = state.weights[buffer].emplace_back(uses.size());
-      for (const std::size_t p : state.travel[layer - state.slot.first_layer]) {
+      std::vector<devices::BufferView>& views = places.weights[buffer].emplace_back(uses.size());
+      for (const std::size_t p : places.travel[layer - slot.first_layer]) {
         if (shared_.card_state != nullptr && parts_.model->parameters()[uses[p].id].trained) {
           views[p] = rows_of(*parts_.model, uses[p], shared_.card_state->weights(uses[p].id));
           continue;
@@ -260,20 +268,17 @@ absl::Status Worker::place_weights(SlotState& state) {
   return absl::OkStatus();
 }
 
-void Worker::place_gradients(SlotState& state) {
-  const auto same = std::ranges::find_if(slots_, [&](const SlotState& other) {
-    return other.computes_gradients && partition::stage_of(other.slot) == partition::stage_of(state.slot);
-  });
-  state.stage = same != slots_.end() ? same->stage : growing_.size();
-  if (same == slots_.end()) growing_.push_back(kNoBuffer);
-  state.gradients.resize(groups_room_ + kMostJobs);
-  state.sent.resize(state.gradients.size());
-  for (std::size_t buffer = 0; buffer < state.gradients.size(); ++buffer) {
+void Worker::place_gradients(const partition::Slot& slot, StagePlaces& places) {
+  places.number = growing_.size();
+  growing_.push_back(kNoBuffer);
+  places.gradients.resize(groups_room_ + kMostJobs);
+  places.sent.resize(places.gradients.size());
+  for (std::size_t buffer = 0; buffer < places.gradients.size(); ++buffer) {
     const bool at_home = buffer >= groups_room_;
     if (at_home && shared_.jobs[buffer - groups_room_].gradients == nullptr) continue;
     Bytes offset = 0;
-    for (partition::LayerIndex layer = state.slot.first_layer; layer <= state.slot.last_layer; ++layer) {
-      std::vector<devices::BufferView>& views = state.gradients[buffer].emplace_back();
+    for (partition::LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      std::vector<devices::BufferView>& views = places.gradients[buffer].emplace_back();
       const bool table = parts_.model->layers()[layer].kind == model::LayerKind::kEmbedding;
       for (const model::ParameterUse& use : parts_.model->layers()[layer].parameters) {
         const model::Parameter parameter = parts_.model->part_of(use);
@@ -289,7 +294,7 @@ void Worker::place_gradients(SlotState& state) {
           views.back() = gradients_[buffer].view().part(offset, size);
           offset += round_up(size, partition::kAlignment);
         }
-        if (views.back().memory != nullptr) state.sent[buffer].push_back({use, views.back(), layer});
+        if (views.back().memory != nullptr) places.sent[buffer].push_back({use, views.back(), layer});
       }
     }
   }

@@ -131,13 +131,8 @@ class Worker {
 
  private:
   static constexpr std::uint32_t kNoBuffer = ~std::uint32_t{0};
-  struct SlotState {
-    std::uint32_t index = 0;  // in the plan
-    partition::Slot slot;
-    partition::WorkspaceLayout layout;
-    std::vector<partition::PublishedBoundary> published;
-    std::vector<ChainLink> train_chain;
-    std::vector<ChainLink> evaluate_chain;
+  /// Where weights and gradients lie for a stage, whose slots share it: some schedules have a slot for each microbatch.
+  struct StagePlaces {
     /// By weight buffer: views of the layers' weights, [layer - first][parameter].
     std::array<std::vector<std::vector<devices::BufferView>>, 2> weights;
     /// [layer - first]: parameters in the order in which their weights lie there and travel, frozen ones first.
@@ -151,11 +146,20 @@ class Worker {
       partition::LayerIndex layer = 0;
     };
     std::vector<std::vector<Sent>> sent;  // layers in rising order
+    std::vector<bool> resident;           // by layer - first: its weights stay on the device
+    std::size_t number = 0;               // of the stages that compute gradients
+  };
+  struct SlotState {
+    std::uint32_t index = 0;  // in the plan
+    partition::Slot slot;
+    partition::WorkspaceLayout layout;
+    std::vector<partition::PublishedBoundary> published;
+    std::vector<ChainLink> train_chain;
+    std::vector<ChainLink> evaluate_chain;
+    std::shared_ptr<const StagePlaces> stage;
     /// [layer - first]: links of the chain of gradients behind the last that adds to the layer's sums.
     std::vector<std::uint64_t> links_behind;
-    Bytes left_at = 0;           // where its place is in left_
-    std::size_t stage = 0;       // slots with the same layers and direction have the same
-    std::vector<bool> resident;  // by layer - first: its weights stay on the device
+    Bytes left_at = 0;  // where its place is in left_
     bool computes_gradients = false;
     bool writes_rows = false;
     bool adds_rows = false;
@@ -241,8 +245,9 @@ class Worker {
   bool threads_have_left(bool hung);
   std::chrono::steady_clock::time_point end_of_patience() const;
   absl::Status prepare_slot(std::uint32_t slot_index);
-  absl::Status place_weights(SlotState& state);
-  void place_gradients(SlotState& state);
+  absl::StatusOr<std::shared_ptr<const StagePlaces>> place_stage(const SlotState& state);
+  absl::Status place_weights(const partition::Slot& slot, StagePlaces& places);
+  void place_gradients(const partition::Slot& slot, StagePlaces& places);
   static void count_links(SlotState& state);
   absl::Status compile(const SlotState& state);
 
@@ -286,7 +291,7 @@ class Worker {
   absl::Status come_out_of_device();
   absl::Status bring_down(devices::BufferView from, devices::BufferView to, transfer::Urgency urgency,
                           const devices::WorkTag& tag);
-  devices::BufferView home_of(const GradientErrand& errand, const SlotState::Sent& sent) const;
+  devices::BufferView home_of(const GradientErrand& errand, const StagePlaces::Sent& sent) const;
   absl::StatusOr<std::size_t> bring_run_down(const GradientErrand& errand, std::size_t first, std::size_t end);
   absl::Status bring_layer_home(const GradientErrand& errand, std::size_t first, std::size_t end);
   absl::Status bring_gradients_home(const GradientErrand& errand);

@@ -143,7 +143,7 @@ absl::StatusOr<std::uint32_t> Worker::borrow_gradient_buffer() {
 absl::Status Worker::feed_group(StepJob& job, SlotState& slot, std::uint32_t first, std::uint32_t end,
                                 std::uint32_t last) {
   const std::uint32_t group = first / parts_.work.reduction_group;
-  std::uint32_t& growing = growing_[slot.stage];
+  std::uint32_t& growing = growing_[slot.stage->number];
   if (growing == kNoBuffer) {
     RONDO_ASSIGN_OR_RETURN(growing, take_gradient_buffer(job, group));
   }
@@ -349,8 +349,8 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   if (shared_.card_state != nullptr) memory.rows = shared_.card_state->rows(bucket);
   memory.loss =
       unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
-  memory.weights = &slot.weights[(weights_in_place_ ? job.version : visit) % 2];
-  memory.gradients = slot.computes_gradients ? &slot.gradients[errand.gradient_buffer] : nullptr;
+  memory.weights = &slot.stage->weights[(weights_in_place_ ? job.version : visit) % 2];
+  memory.gradients = slot.computes_gradients ? &slot.stage->gradients[errand.gradient_buffer] : nullptr;
   const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
   RONDO_RETURN_IF_ERROR(follow_inputs(job, slot, chain.front(), arrival));
   const Clock::time_point begun = Clock::now();
@@ -381,7 +381,7 @@ void Worker::clear_gradients(const StepJob& job, const SlotState& slot, std::uin
   };
   if (slot.adds_rows) clear(shared_.card_state->rows_sum());
   if (sets_gradients_) return;
-  const std::vector<SlotState::Sent>& sent = slot.sent[buffer];
+  const std::vector<StagePlaces::Sent>& sent = slot.stage->sent[buffer];
   devices::BufferView run;
   for (std::size_t s = 0; s < sent.size(); ++s) {
     run = offload::follows(run, sent[s].view) ? offload::joined(run, sent[s].view) : sent[s].view;
@@ -515,7 +515,7 @@ absl::Status Worker::wait_for_readers(model::LayerIndex layer) {
 absl::Status Worker::submit_weights(const Wanted& what, const SlotState& slot, std::size_t place, std::size_t buffer,
                                     transfer::Ticket& last) {
   const model::LayerIndex layer = slot.slot.first_layer + static_cast<model::LayerIndex>(place);
-  const std::uint64_t held = slot.resident[place] ? held_[layer] : 0;
+  const std::uint64_t held = slot.stage->resident[place] ? held_[layer] : 0;
   const std::uint64_t wanted = what.version + 1;
   if (partition::catches_up(slot.slot)) return absl::OkStatus();
   const auto& uses = parts_.model->layers()[layer].parameters;
@@ -526,7 +526,7 @@ absl::Status Worker::submit_weights(const Wanted& what, const SlotState& slot, s
     run.from = run.to = {};
     return absl::OkStatus();
   };
-  for (const std::size_t p : slot.travel[place]) {
+  for (const std::size_t p : slot.stage->travel[place]) {
     const model::ParameterId id = uses[p].id;
     const bool trained = parts_.model->parameters()[id].trained;
     if (trained && shared_.card_state != nullptr) continue;  // lies there
@@ -539,11 +539,11 @@ absl::Status Worker::submit_weights(const Wanted& what, const SlotState& slot, s
     }
     if (held != 0) RONDO_RETURN_IF_ERROR(wait_for_readers(layer));
     const devices::BufferView home = rows_of(*parts_.model, uses[p], parts_.parameters->published(id, what.version));
-    if (!travels_with(run, home, slot.weights[buffer][place][p])) RONDO_RETURN_IF_ERROR(send());
-    take_along(run, home, slot.weights[buffer][place][p]);
+    if (!travels_with(run, home, slot.stage->weights[buffer][place][p])) RONDO_RETURN_IF_ERROR(send());
+    take_along(run, home, slot.stage->weights[buffer][place][p]);
   }
   RONDO_RETURN_IF_ERROR(send());
-  if (slot.resident[place] && what.share != Share::kFrozen) held_[layer] = wanted;
+  if (slot.stage->resident[place] && what.share != Share::kFrozen) held_[layer] = wanted;
   return absl::OkStatus();
 }
 
@@ -577,7 +577,7 @@ absl::Status Worker::prefetch_visit(const StepJob& job, const SlotState& slot, s
     before = last;
   }
   for (std::size_t i = 0; i < layers; ++i) {
-    if (slot.resident[i]) read_by_[slot.slot.first_layer + i] = visit + 1;
+    if (slot.stage->resident[i]) read_by_[slot.slot.first_layer + i] = visit + 1;
   }
   const MutexLock lock(mutex_);
   ++visits_prefetched_;

@@ -246,7 +246,7 @@ void Worker::gradient_loop() {
 }
 
 /// Where the sum is brought: to the group's place before it is added, but the first group's to where all are added.
-devices::BufferView Worker::home_of(const GradientErrand& errand, const SlotState::Sent& sent) const {
+devices::BufferView Worker::home_of(const GradientErrand& errand, const StagePlaces::Sent& sent) const {
   if (errand.group == 0) return rows_of(*parts_.model, sent.use, errand.job->gradients->sum(sent.use.id));
   return gradient_staging_.view().part(sent.view.offset, sent.view.size);
 }
@@ -254,7 +254,7 @@ devices::BufferView Worker::home_of(const GradientErrand& errand, const SlotStat
 /// The sum of `first` and of those behind it, before `end`, that can travel with it. Gives the first that did not.
 absl::StatusOr<std::size_t> Worker::bring_run_down(const GradientErrand& errand, std::size_t first, std::size_t end) {
   const StepJob& job = *errand.job;
-  const std::vector<SlotState::Sent>& sent = errand.slot->sent[errand.buffer];
+  const std::vector<StagePlaces::Sent>& sent = errand.slot->stage->sent[errand.buffer];
   transfer::Transfer run;
   std::size_t next = first;
   for (; next < end; ++next) {
@@ -272,7 +272,7 @@ absl::StatusOr<std::size_t> Worker::bring_run_down(const GradientErrand& errand,
 /// The sums of one layer: [first, end) of what is sent.
 absl::Status Worker::bring_layer_home(const GradientErrand& errand, std::size_t first, std::size_t end) {
   const StepJob& job = *errand.job;
-  const std::vector<SlotState::Sent>& sent = errand.slot->sent[errand.buffer];
+  const std::vector<StagePlaces::Sent>& sent = errand.slot->stage->sent[errand.buffer];
   const partition::LayerIndex layer = sent[first].layer - errand.slot->slot.first_layer;
   RONDO_RETURN_IF_ERROR(blame(compute_->wait(errand.value - errand.slot->links_behind[layer], kNoDeadline)));
   std::size_t down = first;  // of `sent`: up to where they are home
@@ -306,7 +306,7 @@ absl::Status Worker::bring_layer_home(const GradientErrand& errand, std::size_t 
 absl::Status Worker::bring_gradients_home(const GradientErrand& errand) {
   const StepJob& job = *errand.job;
   const SlotState& slot = *errand.slot;
-  const std::vector<SlotState::Sent>& sent = slot.sent[errand.buffer];
+  const std::vector<StagePlaces::Sent>& sent = slot.stage->sent[errand.buffer];
   // What the device holds is updated where it is.
   for (std::size_t end = shared_.card_state == nullptr ? sent.size() : 0; end > 0;) {
     std::size_t first = end - 1;
