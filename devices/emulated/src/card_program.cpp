@@ -39,7 +39,11 @@ TensorId bounds_of(const Op& op) { return op.kind == OpKind::kCachedAttention ? 
 
 CardProgram::CardProgram(const OpList& list, const ArenaLayout& layout, const DeviceProfile& profile,
                          std::unique_ptr<Program> inner)
-    : list_(list), scratch_bytes_(layout.size), profile_(profile), inner_(std::move(inner)) {
+    : inner_(std::move(inner)),
+      own_(inner_ == nullptr ? std::make_unique<const OpList>(list) : nullptr),
+      list_(inner_ == nullptr ? *own_ : inner_->ops()),
+      scratch_bytes_(layout.size),
+      profile_(profile) {
   std::vector<bool> named(list_.tensors.size(), false);
   for (std::size_t i = 0; i < list_.ops.size(); ++i) {
     const Op& op = list_.ops[i];

@@ -32,10 +32,11 @@ class CardProgram final : public Program {
   double attention_seconds(const Op& op, const Bindings& bindings) const;
   double op_seconds(const OpCost& cost, const Op& op) const;
 
-  const OpList list_;
+  const std::unique_ptr<Program> inner_;
+  const std::unique_ptr<const OpList> own_;  // on timed cards
+  const OpList& list_;                       // the inner program's, else own_
   const Bytes scratch_bytes_;
   const DeviceProfile profile_;
-  const std::unique_ptr<Program> inner_;
   std::vector<TensorId> bound_;         // named by ops, not scratch
   std::vector<std::size_t> attention_;  // places of the ops whose time depends on the sequences
   double fixed_seconds_ = 0;            // of all others
