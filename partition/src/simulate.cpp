@@ -74,4 +74,28 @@ Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& w
   return simulate_with(LayerSeconds(model, work, machine), plan, model, work, machine, std::max(steps, 1U), true);
 }
 
+Prediction predict_short_steps(const Plan& plan, const ModelShape& model, const Workload& work,
+                               const MachineShape& machine, std::uint32_t microbatches) {
+  if (microbatches == 0 || microbatches >= work.microbatches) return plan.predicted;
+  Workload fewer = work;
+  fewer.microbatches = microbatches;
+  Plan rest = plan;
+  std::erase_if(rest.rounds, [&](const Round& round) { return round.first_microbatch >= microbatches; });
+  Round& last = rest.rounds.back();
+  last.microbatches = std::min(last.microbatches, microbatches - last.first_microbatch);
+  std::erase_if(rest.slots, [&](const Slot& slot) { return slot.round >= rest.rounds.size(); });
+  const auto cut_off = [&](const Slot& slot) { return slot.group_goes_on && slot.round + 1 == rest.rounds.size(); };
+  if (std::ranges::any_of(rest.slots, cut_off)) return plan.predicted;
+  const LayerSeconds seconds(model, fewer, machine);
+  predict(seconds, model, fewer, machine, rest);
+  const Prediction& seen = rest.predicted;
+  Prediction prediction = plan.predicted;
+  prediction.step_seconds = seen.step_seconds;
+  prediction.tokens_per_second = seen.tokens_per_second;
+  prediction.bubble = seen.bubble;
+  prediction.commit_seconds = seen.commit_seconds;
+  prediction.least_step_seconds = std::min(prediction.least_step_seconds, seen.step_seconds);
+  return prediction;
+}
+
 }  // namespace rondo::partition

@@ -153,7 +153,11 @@ RunSummary Trainer::summary() {
   }
   summary.memory.emplace_back("host", std::move(host));
   if (planned_.plan.disk_bytes > 0) summary.memory.emplace_back("disk", planned_.plan.disk);
-  summary.predicted = planned_.plan.predicted;
+  // The first step of an epoch has as many microbatches as any: fewer than asked for where the data are few.
+  const bool is_known = !config_.dataset.empty();
+  const std::size_t most = is_known ? loader_->samples_of(0).size() : planned_.work.microbatches;
+  summary.predicted = partition::predict_short_steps(planned_.plan, planned_.shape, planned_.work, machine_.shape,
+                                                     static_cast<std::uint32_t>(most));
   if (config_.packing) summary.notes.push_back(data::describe_packing(loader_->packing()));
   summary.notes.insert(summary.notes.end(), planned_.advice.begin(), planned_.advice.end());
   return summary;

@@ -197,6 +197,28 @@ TEST(Simulate, StalenessOne_NoDeviceWorksLongerThanAStepTakes) {
   EXPECT_LT(simulation.prediction.bubble, 1);
 }
 
+TEST(PredictShortSteps, FewerMicrobatches_TakeTheirShareOfTheStep) {
+  Scene scene = make_scene(4, 8);
+  add_device(scene, 1e12);
+  scene.work.reduction_group = 4;
+  PlanRequest request;
+  request.microbatches_per_round = 4;
+  const auto plan = make_plan(scene.model, scene.work, scene.machine, request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->rounds.size(), 2U);
+  const auto seconds_of = [&](std::uint32_t microbatches) {
+    return predict_short_steps(*plan, scene.model, scene.work, scene.machine, microbatches).step_seconds;
+  };
+  const double whole = plan->predicted.step_seconds;
+  EXPECT_EQ(seconds_of(8), whole);
+  EXPECT_EQ(seconds_of(9), whole);
+  for (const std::uint32_t microbatches : {1U, 3U, 4U, 6U}) {
+    EXPECT_NEAR(seconds_of(microbatches), whole * microbatches / 8, 1e-9) << microbatches;
+  }
+  const Prediction short_step = predict_short_steps(*plan, scene.model, scene.work, scene.machine, 2);
+  EXPECT_NEAR(short_step.tokens_per_second, plan->predicted.tokens_per_second, 1e-6);
+}
+
 TEST(SlotSeconds, EveryPhase_AddsForwardsAndGradients) {
   Scene scene = make_scene(4, 8);
   add_device(scene, 1e12);

@@ -23,7 +23,10 @@ using testing::HasSubstr;
 /// Keeps what it is told, and does at a moment what a test asks for.
 class Witness final : public RunObserver {
  public:
-  void on_start(const RunSummary& /*summary*/) override { at_start(); }
+  void on_start(const RunSummary& summary) override {
+    predicted_seconds = summary.predicted.step_seconds;
+    at_start();
+  }
   void on_step(const StepReport& report) override { at_step(report.step); }
   void on_evaluation(const EvalReport& /*report*/) override {}
   void on_checkpoint(const std::string& path) override {
@@ -38,6 +41,7 @@ class Witness final : public RunObserver {
   std::function<void()> at_checkpoint = [] {};
   std::vector<std::string> checkpoints;
   std::vector<std::string> notes;
+  double predicted_seconds = 0;
 };
 
 class Run : public testing::Test {
@@ -89,6 +93,22 @@ TEST_F(Run, InterruptedRightAfterASave_DoesNotSaveAgain) {
   EXPECT_TRUE(outcome->interrupted);
   EXPECT_EQ(outcome->steps, 2U);
   EXPECT_THAT(witness_.checkpoints, testing::ElementsAre("checkpoint-2"));
+}
+
+TEST_F(Run, FewerSamplesThanAStepAsksFor_AnnouncesStepsAsTheyAre) {
+  config_.devices = "timed:rtx3060";
+  config_.max_steps = 1;
+  config_.save_steps = 0;
+  const auto announced = [this](std::uint32_t microbatches) {
+    config_.gradient_accumulation_steps = microbatches;
+    config_.reduction_group = 8;
+    EXPECT_TRUE(run().ok());
+    fs::remove_all(out_);
+    return witness_.predicted_seconds;
+  };
+  const double all = announced(8);
+  ASSERT_GT(all, 0);
+  EXPECT_NEAR(announced(64), all, 0.2 * all);
 }
 
 TEST_F(Run, InterruptedBetweenSaves_SavesOnce) {

@@ -206,4 +206,9 @@ struct Simulation {
 Simulation simulate(const Plan& plan, const ModelShape& model, const Workload& work, const MachineShape& machine,
                     std::uint32_t steps);
 
+/// What the plan predicts of steps that have only their first `microbatches`, as those of few data do. As planned where
+/// there are no fewer, and where a reduction group would not end for the slots that are left.
+Prediction predict_short_steps(const Plan& plan, const ModelShape& model, const Workload& work,
+                               const MachineShape& machine, std::uint32_t microbatches);
+
 }  // namespace rondo::partition
