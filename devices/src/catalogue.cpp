@@ -174,7 +174,7 @@ absl::StatusOr<DeviceProfile> read_card(Entry& entry) {
   const std::string& reference = entry.place();
   card.name = reference.substr(reference.rfind('#') + 1);
   entry.read_flops(card);
-  card.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
+  card.memory_bytes = static_cast<Bytes>(std::ceil(entry.number("memory_bytes", 0, Entry::kMost)));
   card.memory_bandwidth = entry.number("memory_bandwidth", kLeastSpeed, Entry::kMost);
   card.link_up = entry.number("link_up", kLeastSpeed, Entry::kMost);
   card.link_down = entry.number("link_down", kLeastSpeed, Entry::kMost);
@@ -200,7 +200,7 @@ absl::StatusOr<DeviceProfile> read_card(Entry& entry) {
 absl::StatusOr<HostProfile> read_host(Entry& entry) {
   entry.allow_only({"memory_bytes", "memory_bandwidth", "optimizer_parameters_per_second", "disk_bandwidth"});
   HostProfile host;
-  host.memory_bytes = static_cast<Bytes>(entry.number("memory_bytes", 0, Entry::kMost));
+  host.memory_bytes = static_cast<Bytes>(std::ceil(entry.number("memory_bytes", 0, Entry::kMost)));
   host.memory_bandwidth = entry.number("memory_bandwidth", kLeastSpeed, Entry::kMost);
   host.optimizer_parameters_per_second = entry.number("optimizer_parameters_per_second", kLeastSpeed, Entry::kMost);
   host.disk_bandwidth = entry.number("disk_bandwidth", kFromZero, Entry::kMost, &host.disk_bandwidth);

@@ -65,6 +65,14 @@ TEST(FindCard, ProductsOfEightBits_AreAFigureOfTheirOwn) {
   EXPECT_EQ(find_card("rtx3090")->speed(DType::kBfloat16, true), find_card("rtx3090")->speed(DType::kBfloat16));
 }
 
+TEST(FindCard, PartOfAByte_IsOne) {
+  const std::string file = yaml_file(
+      "tiny: {flops: {bf16: 1e12}, memory_bytes: 1e-300, memory_bandwidth: 1e12, link_up: 1e9, link_down: 1e9}\n"
+      "odd: {flops: {bf16: 1e12}, memory_bytes: 2.5, memory_bandwidth: 1e12, link_up: 1e9, link_down: 1e9}\n");
+  EXPECT_EQ(find_card(file + "#tiny")->memory_bytes, 1U);
+  EXPECT_EQ(find_card(file + "#odd")->memory_bytes, 3U);
+}
+
 TEST(DeviceProfile, SlowDown_LengthensEveryOpAndNoCopy) {
   const DeviceProfile card = *find_card("rtx4090");
   DeviceProfile slow = card;
