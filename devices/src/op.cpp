@@ -169,6 +169,10 @@ const char* name_of(OpKind kind) {
       return "attention_sink";
     case OpKind::kAttentionSinkGradient:
       return "attention_sink_gradient";
+    case OpKind::kJoinHeads:
+      return "join_heads";
+    case OpKind::kJoinHeadsBackward:
+      return "join_heads_backward";
     case OpKind::kConvolution:
       return "convolution";
     case OpKind::kConvolutionBackward:

@@ -105,6 +105,7 @@ OpShape shape_of(const OpList& list, const Op& op, std::uint32_t sequence_length
       shape.inner = columns_of(list.tensors[op.reads[2]]);
       break;
     case OpKind::kEmbedding:
+    case OpKind::kJoinHeads:
       shape.columns = columns_of(written);
       break;
     case OpKind::kSumOfSquares:

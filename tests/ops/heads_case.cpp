@@ -5,6 +5,8 @@
 #include <cmath>
 #include <ostream>
 
+#include "case_sizes.h"
+
 namespace rondo::devices::testing {
 
 void PrintTo(const HeadsCase& heads_case, std::ostream* stream) { *stream << heads_case.name; }
@@ -51,6 +53,51 @@ OpCase case_of(const HeadsCase& heads_case, DType storage, float sharpness) {
   add_attention(b, c.heads, c.kv_heads, c.head_dim, {static_cast<float>(scale), c.window, c.cap});
   b.result().reduction = std::max<std::int64_t>(c.tokens, c.head_dim);
   return b.result();
+}
+
+namespace {
+
+/// Heads [width] of two parts, of which the first is the same for all: `b` 0 for the first alone, of each head.
+OpCase joined_heads(DType storage, Scale scale, std::int64_t a, std::int64_t b_width, std::int64_t width) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const bool two = b_width > 0;
+  const Shape of_a = {s.tokens, two ? 1 : s.heads, a};
+  const Shape of_b = {s.tokens, s.heads, b_width};
+  const Shape whole = {s.tokens, s.heads, width};
+  const TensorId first = b.input("a", of_a), y = b.output("y", whole);
+  const TensorId dy = b.input("dy", whole), d_first = b.output("da", of_a);
+  std::vector<TensorId> reads = {first};
+  std::vector<TensorId> writes = {d_first};
+  b.result().gradients = {{first, d_first}};
+  if (two) {
+    reads.push_back(b.input("b", of_b));
+    writes.push_back(b.output("db", of_b));
+    b.result().gradients.emplace_back(reads.back(), writes.back());
+  }
+  b.op(OpKind::kJoinHeads, reads, {y});
+  b.op(OpKind::kJoinHeadsBackward, {dy}, writes);
+  b.result().projections = {{y, dy}};
+  b.result().reduction = s.heads;
+  return b.result();
+}
+
+}  // namespace
+
+OpCase heads_of_two_parts(DType storage, Scale scale) {
+  return scale == Scale::kOdd ? joined_heads(storage, scale, 5, 9, 14) : joined_heads(storage, scale, 64, 128, 192);
+}
+OpCase heads_of_eights(DType storage, Scale scale) {
+  return scale == Scale::kOdd ? joined_heads(storage, scale, 8, 16, 32) : joined_heads(storage, scale, 64, 192, 256);
+}
+OpCase heads_filled_up(DType storage, Scale scale) {
+  return scale == Scale::kOdd ? joined_heads(storage, scale, 6, 0, 10) : joined_heads(storage, scale, 128, 0, 192);
+}
+OpCase heads_cut(DType storage, Scale scale) {
+  return scale == Scale::kOdd ? joined_heads(storage, scale, 10, 0, 7) : joined_heads(storage, scale, 192, 0, 128);
+}
+OpCase heads_of_parts_cut(DType storage, Scale scale) {
+  return scale == Scale::kOdd ? joined_heads(storage, scale, 4, 8, 6) : joined_heads(storage, scale, 64, 128, 128);
 }
 
 }  // namespace rondo::devices::testing

@@ -1,4 +1,5 @@
-// Attention, forward and backward, of heads in sizes that devices have kernels of their own for.
+// Attention, forward and backward, of heads in sizes that devices have kernels of their own for, and heads put together
+// from parts.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,14 @@ struct AttentionTensors {
 /// Both ops, of as many tokens as the case has.
 AttentionTensors add_attention(CaseBuilder& b, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
                                const AttentionAttributes& attributes);
+
+/// Heads of two parts, of which the first is the same for all; likewise in widths that are multiples of eight; of one
+/// part that is narrower or wider; of two parts of which the second has too little room.
+OpCase heads_of_two_parts(DType storage, Scale scale);
+OpCase heads_of_eights(DType storage, Scale scale);
+OpCase heads_filled_up(DType storage, Scale scale);
+OpCase heads_cut(DType storage, Scale scale);
+OpCase heads_of_parts_cut(DType storage, Scale scale);
 
 /// `sharpness`: scores times this, for weights of which few count.
 OpCase case_of(const HeadsCase& heads_case, DType storage, float sharpness = 1);

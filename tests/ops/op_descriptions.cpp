@@ -501,6 +501,11 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Attention", attention_full, true},
       {"Attention_Window", attention_window, true},
       {"Attention_Sink", attention_sink, true},
+      {"JoinHeads", heads_of_two_parts, true},
+      {"JoinHeads_Eights", heads_of_eights, true},
+      {"JoinHeads_FilledUp", heads_filled_up, true},
+      {"JoinHeads_Cut", heads_cut, true},
+      {"JoinHeads_PartsCut", heads_of_parts_cut, true},
       {"Attention_SinkSeveralChunks", attention_sink_chunks, false},  // its gradient in fp64 is the plain one's
       {"Attention_Cap", attention_cap, true},
       {"Attention_CapWindow", attention_cap_window, true},

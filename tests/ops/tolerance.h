@@ -46,7 +46,10 @@ inline double units_of(const Op& op) {
     case OpKind::kMatMulWeightGradient:
       return 3;  // one sum
     case OpKind::kDispatch:
+    case OpKind::kJoinHeads:
       return 0;  // copies
+    case OpKind::kJoinHeadsBackward:
+      return 3;  // one sum
     case OpKind::kRoute:
       return 5;  // exp and its sum, quotient
     case OpKind::kRouteBackward:

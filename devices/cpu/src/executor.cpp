@@ -174,6 +174,9 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
     case OpKind::kAttentionSink:
     case OpKind::kAttentionSinkGradient:
       return prepare_sink_op(preparation);
+    case OpKind::kJoinHeads:
+    case OpKind::kJoinHeadsBackward:
+      return prepare_heads_op(preparation);
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
     case OpKind::kGroupedMatMulWeightGradient:

@@ -20,6 +20,7 @@
 #include "grouped_bias.h"
 #include "grouped_matrix.h"
 #include "hadamard.h"
+#include "join_heads.h"
 #include "magnitude.h"
 #include "matrix_attention.h"
 #include "matrix_backward.h"

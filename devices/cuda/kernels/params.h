@@ -314,6 +314,29 @@ struct CachedAttentionParams {
   float cap;  // 0: none
 };
 
+struct JoinHeadsParams {  // y [T, heads, width]: of each head a's channels, then b's, then zeros
+  const void* a;          // [T, a_heads, a_width], a_heads being heads or 1
+  const void* b;          // likewise, or null
+  void* y;
+  std::int64_t elements;  // of y
+  std::int64_t heads;
+  std::int64_t width;
+  std::int64_t a_heads;
+  std::int64_t a_width;
+  std::int64_t b_heads;
+  std::int64_t b_width;
+};
+
+struct HeadPartParams {   // the gradient of a or b
+  const void* dy;         // [T, H, width]
+  void* dx;               // [T, H / shared, x_width]
+  std::int64_t elements;  // of dx
+  std::int64_t shared;    // heads that have one row of it
+  std::int64_t width;
+  std::int64_t x_width;
+  std::int64_t first;  // channel of dy
+};
+
 struct AttentionSinkParams {  // and its gradient
   const void* o;              // [T, H, D], as it was, or as written
   const float* lse;           // [T, H], likewise

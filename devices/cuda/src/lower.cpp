@@ -31,6 +31,8 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kEmbedding:
     case OpKind::kEmbeddingBackward:
     case OpKind::kSelectLast:
+    case OpKind::kJoinHeads:
+    case OpKind::kJoinHeadsBackward:
     case OpKind::kBiasGradient:
       return lower_rows(op);
     case OpKind::kMatMul:

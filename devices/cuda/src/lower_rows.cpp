@@ -2,6 +2,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/hadamard.h"
+#include "kernels/join_heads.h"
 #include "kernels/magnitude.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
@@ -317,6 +318,49 @@ absl::Status lower_rope(Lowering& op) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status lower_join_heads(Lowering& op) {
+  using P = JoinHeadsParams;
+  const TensorDesc& y = op.out(0);
+  Arguments<P> arguments;
+  arguments.params.elements = y.elements();
+  arguments.params.heads = y.shape[1];
+  arguments.params.width = y.shape[2];
+  arguments.params.a_heads = op.in(0).shape[1];
+  arguments.params.a_width = op.in(0).shape[2];
+  arguments.at(&P::a, op.read(0)).at(&P::y, op.write(0));
+  if (op.op().reads.size() > 1) {
+    arguments.params.b_heads = op.in(1).shape[1];
+    arguments.params.b_width = op.in(1).shape[2];
+    arguments.at(&P::b, op.read(1));
+  }
+  op.launch(of_storage(KernelId::k_join_heads_fp32, Lowering::storage_of(y)), over_elements(y.elements()), arguments);
+  return absl::OkStatus();
+}
+
+absl::Status lower_join_heads_backward(Lowering& op) {
+  using P = HeadPartParams;
+  const TensorDesc& dy = op.in(0);
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < op.op().writes.size(); ++i) {
+    const TensorDesc& dx = op.out(i);
+    Arguments<P> arguments;
+    arguments.params.elements = dx.elements();
+    arguments.params.shared = dy.shape[1] / dx.shape[1];
+    arguments.params.width = dy.shape[2];
+    arguments.params.x_width = dx.shape[2];
+    arguments.params.first = first;
+    arguments.at(&P::dy, op.read(0)).at(&P::dx, op.write(i));
+    op.launch(of_storage(KernelId::k_head_part_fp32, Lowering::storage_of(dx)), over_elements(dx.elements()),
+              arguments);
+    first += dx.shape[2];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status lower_rows(Lowering& op) {
   switch (op.op().kind) {
     case OpKind::kEmbedding:
@@ -325,6 +369,10 @@ absl::Status lower_rows(Lowering& op) {
       return lower_embedding_backward(op);
     case OpKind::kSelectLast:
       return lower_select_last(op);
+    case OpKind::kJoinHeads:
+      return lower_join_heads(op);
+    case OpKind::kJoinHeadsBackward:
+      return lower_join_heads_backward(op);
     default:
       column_sums(op, Lowering::storage_of(op.in(0)), op.read(0), {}, {}, {}, op.in(0).shape[0],
                   Lowering::columns_of(op.in(0)), kSumChunk, op.write(0));

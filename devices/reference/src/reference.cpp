@@ -56,6 +56,10 @@ void run(const reference::Call& call) {
       return reference::attention_sink(call);
     case OpKind::kAttentionSinkGradient:
       return reference::attention_sink_gradient(call);
+    case OpKind::kJoinHeads:
+      return reference::join_heads(call);
+    case OpKind::kJoinHeadsBackward:
+      return reference::join_heads_backward(call);
     case OpKind::kConvolution:
       return reference::convolution(call);
     case OpKind::kConvolutionBackward:

@@ -138,6 +138,8 @@ void attention_backward(const Call& call);
 void cached_attention(const Call& call);
 void attention_sink(const Call& call);
 void attention_sink_gradient(const Call& call);
+void join_heads(const Call& call);
+void join_heads_backward(const Call& call);
 void convolution(const Call& call);
 void convolution_backward(const Call& call);
 void decay(const Call& call);

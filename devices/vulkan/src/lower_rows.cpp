@@ -269,6 +269,32 @@ void lower_column_scale_backward(OpLowering& op) {
                   columns_of(dy), 1);
 }
 
+void lower_join_heads(OpLowering& op) {
+  const TensorDesc& y = op.out(0);
+  const TensorDesc& a = op.in(0);
+  const bool two = op.reads() > 1;
+  const std::int64_t heads_of_b = two ? op.in(1).shape[1] : 0;
+  const std::int64_t width_of_b = two ? op.in(1).shape[2] : 0;
+  const std::uint32_t step = step_of(y.shape[2] | a.shape[2] | width_of_b);
+  op.add(Shader::kJoinHeads, {storage_of(y), each_of(op), step}, {op.read(0), op.read(two ? 1 : 0), op.write(0)},
+         {y.elements(), y.shape[1], y.shape[2], a.shape[1], a.shape[2], heads_of_b, width_of_b},
+         groups_of(op, y.elements(), step));
+}
+
+void lower_join_heads_backward(OpLowering& op) {
+  const TensorDesc& dy = op.in(0);
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < op.writes(); ++i) {
+    const TensorDesc& dx = op.out(i);
+    const std::uint32_t step = step_of(dy.shape[2] | dx.shape[2] | first);
+    op.add(Shader::kHeadPart, {storage_of(dx), each_of(op), step}, {op.read(0), op.write(i)},
+           {dx.elements(), dy.shape[1] / dx.shape[1], dy.shape[2], dx.shape[2], first},
+           groups_of(op, dx.elements(), step))
+        .beside = i > 0;
+    first += dx.shape[2];
+  }
+}
+
 void lower_select_last(OpLowering& op) {
   const std::int64_t width = columns_of(op.in(0));
   op.add(Shader::kSelectLast, {storage_of(op.in(0))}, {op.read(0), op.read(1), op.write(0)}, {width},

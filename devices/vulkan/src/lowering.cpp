@@ -80,6 +80,10 @@ void lower(OpLowering& op) {
       return lower_attention_sink(op);
     case OpKind::kAttentionSinkGradient:
       return lower_attention_sink_gradient(op);
+    case OpKind::kJoinHeads:
+      return lower_join_heads(op);
+    case OpKind::kJoinHeadsBackward:
+      return lower_join_heads_backward(op);
     case OpKind::kGatedActivation:
     case OpKind::kGatedActivationBackward:
     case OpKind::kAdd:

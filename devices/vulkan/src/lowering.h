@@ -212,6 +212,8 @@ void lower_attention_backward(OpLowering& op);
 void lower_cached_attention(OpLowering& op);
 void lower_attention_sink(OpLowering& op);
 void lower_attention_sink_gradient(OpLowering& op);
+void lower_join_heads(OpLowering& op);
+void lower_join_heads_backward(OpLowering& op);
 void lower_convolution(OpLowering& op);
 void lower_convolution_backward(OpLowering& op);
 void lower_decay(OpLowering& op);

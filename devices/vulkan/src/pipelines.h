@@ -41,6 +41,8 @@ enum class Shader : std::uint8_t {
   kAttention,
   kAttentionDelta,
   kAttentionSink,
+  kJoinHeads,
+  kHeadPart,
   kAttentionQueryGradient,
   kAttentionKeyGradient,
   kAttentionPanels,

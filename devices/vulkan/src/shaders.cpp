@@ -29,6 +29,8 @@ namespace {
   X(attention)                   \
   X(attention_delta)             \
   X(attention_sink)              \
+  X(join_heads)                  \
+  X(head_part)                   \
   X(attention_query_gradient)    \
   X(attention_key_gradient)      \
   X(attention_panels)            \

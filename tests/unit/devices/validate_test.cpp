@@ -170,5 +170,21 @@ TEST(Validate, BoundsOfTheWrongLength_AreNamed) {
   EXPECT_THAT(complaint(list), HasSubstr("tensor 'bounds' has shape [16], expected [18]"));
 }
 
+/// A part of heads is of as many as there are, or of one.
+TEST(Validate, JoinedHeads_AreOfPartsThatFit) {
+  OpList list;
+  list.tokens = 16;
+  const TensorId a = tensor(list, "a", {16, 1, 4}, DType::kFloat32, TensorRole::kInput);
+  const TensorId b = tensor(list, "b", {16, 6, 8}, DType::kFloat32, TensorRole::kInput, 1);
+  const TensorId y = tensor(list, "y", {16, 6, 20}, DType::kFloat32, TensorRole::kOutput);
+  list.ops = {{OpKind::kJoinHeads, NoAttributes{}, {a, b}, {y}}};
+  EXPECT_TRUE(validate(list).ok()) << validate(list);
+  list.tensors[b].shape = {16, 2, 8};
+  EXPECT_THAT(complaint(list), HasSubstr("op 0 (join_heads): tensor 'b' has shape [16, 2, 8], expected [16, 6, 8]"));
+  list.tensors[b].shape = {16, 6, 8};
+  list.tensors[a].dtype = DType::kBfloat16;
+  EXPECT_THAT(complaint(list), HasSubstr("tensor 'a'"));
+}
+
 }  // namespace
 }  // namespace rondo::devices

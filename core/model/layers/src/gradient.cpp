@@ -86,6 +86,8 @@ class GradientPass {
         return attention(op, *dy);
       case OpKind::kAttentionSink:
         return attention_sink(op, *dy);
+      case OpKind::kJoinHeads:
+        return join_heads(op, *dy);
       case OpKind::kConvolution:
         return convolution(op, *dy);
       case OpKind::kDecay:
@@ -223,6 +225,17 @@ class GradientPass {
     }
     sunk_[op.reads[0]] = {op.writes[0], op.writes[1]};
     set(op.reads[0], d_o);
+  }
+
+  void join_heads(const Op& op, TensorId dy) {
+    std::vector<TensorId> parts;
+    for (const TensorId part : op.reads) parts.push_back(fresh(part));
+    Op& back = recorder_.append(OpKind::kJoinHeadsBackward);
+    back.reads = {dy};
+    back.writes.assign(parts.begin(), parts.end());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      if (needs(op.reads[i])) collect(op.reads[i], parts[i]);
+    }
   }
 
   void convolution(const Op& op, TensorId dy) {

@@ -167,6 +167,16 @@ Recorder::Attended Recorder::attention_sink(const Attended& attended, TensorId s
   return sunk;
 }
 
+TensorId Recorder::join_heads(TensorId a, std::optional<TensorId> b, std::int64_t heads, std::int64_t width,
+                              const std::string& name) {
+  const TensorId y = activation(name, {tokens(), heads, width});
+  Op& op = append(OpKind::kJoinHeads);
+  op.reads = {a};
+  if (b) op.reads.push_back(*b);
+  op.writes = {y};
+  return y;
+}
+
 Recorder::Attended Recorder::attended_of(TensorId q, const std::string& name) {
   const Shape shape = graph_.tensors[q].shape;
   const TensorId o = activation(name, shape);

@@ -62,6 +62,13 @@ enum class OpKind : std::uint8_t {
   // reads: o [T, H, D] and lse fp32 [T, H] as written, sinks [H], do
   // writes: dsinks fp32 [H] += sum over tokens of -exp(sink - lse) * (do . o)
   kAttentionSinkGradient,
+  // Heads of several parts, each of which is one for every head or the same one for all.
+  // reads: a [T, Ha, Da], [b [T, Hb, Db]], Ha and Hb being H or 1
+  // writes: y [T, H, D]: of each head what a has, then what b has, then zeros; what goes beyond D is left out
+  kJoinHeads,
+  // reads: dy [T, H, D]                               writes: da [T, Ha, Da], [db [T, Hb, Db]]
+  // Where a part is the same for all heads: the sum over these, in rising order. Of what was left out: zeros.
+  kJoinHeadsBackward,
   // Linear attention by the gated delta rule (arXiv 2412.06464), as Qwen3.5 has it. Hk: heads of keys, Hv: of values,
   // W: width of the convolution. With a state there is one sequence, before whose first token, unless that is at
   // position 0, come the tokens that left the state behind.

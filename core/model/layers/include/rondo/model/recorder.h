@@ -80,6 +80,10 @@ class Recorder {
                             const devices::AttentionAttributes& attributes);
   /// As if each query had seen one more key of score sinks [H] and value 0.
   Attended attention_sink(const Attended& attended, TensorId sinks);
+  /// y [T, heads, width]: of each head what a [T, heads or 1, ...] has, then what b has, then zeros; what goes beyond
+  /// `width` is left out.
+  TensorId join_heads(TensorId a, std::optional<TensorId> b, std::int64_t heads, std::int64_t width,
+                      const std::string& name);
   /// A convolution along the sequence, x [T, ...] by w [C, W], and behind it silu, if asked for. `state`: which of the
   /// layer's. `decodes`: from a state and to it, here and below.
   TensorId convolution(TensorId x, TensorId w, std::uint32_t state, bool decodes, bool silu = true);
