@@ -193,6 +193,21 @@ void as_lfm2(model::ModelConfig& config) {
   config.short_convolution = {3, {true, false, true}};
 }
 
+/// Keys and values by a latent, values narrower than keys; rows of queries in another order than in files.
+void as_deepseek(model::ModelConfig& config) {
+  config.num_kv_heads = config.num_heads;
+  config.head_dim = 20;
+  config.turns_neighbours = true;
+  config.latent_attention = {22, 18, 12, 8, 14};
+}
+
+model::MethodSpec dora_of_latents() {
+  model::MethodSpec spec = dora(0.1);
+  spec.lora->targets = {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"};
+  spec.lora->rank_pattern = {{"kv_b_proj", 5}};
+  return spec;
+}
+
 model::MethodSpec dora_of_convolutions() {
   model::MethodSpec spec = dora(0.1);
   spec.lora->targets = {"q_proj", "in_proj", "out_proj", "w1", "w2"};
@@ -289,6 +304,8 @@ std::vector<Method> methods() {
           {"qwen3_5_moe_lora", lora_of_shared(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_5_moe},
           {"qwen3_next", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next},
           {"qwen3_next_dora", dora_of_joined(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next},
+          {"deepseek", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_deepseek},
+          {"deepseek_dora", dora_of_latents(), optimizer(OptimizerKind::kAdamW), false, false, as_deepseek},
           {"lfm2", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_lfm2},
           {"lfm2_dora", dora_of_convolutions(), optimizer(OptimizerKind::kAdamW), false, false, as_lfm2}};
 }

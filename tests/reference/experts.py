@@ -105,6 +105,28 @@ def parts_of_factors(config, name, tensor):
     return [(f"{experts}{word}.lora_B.weight", part.reshape(-1, part.shape[2])) for word, part in parts.items()]
 
 
+LATENT = ("glm4_moe_lite", "deepseek_v3", "deepseek_v2")  # attention by a latent
+
+
+def parts_of_latent(config, name, tensor):
+    """Of each head of queries first the channels that turn, pairs parted; keys' and values' parts by themselves."""
+    if "lora_A" in name:
+        return [(name, tensor)]
+    heads, plain, turned, values = config.num_attention_heads, config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim
+    pairs = [*range(0, turned, 2), *range(1, turned, 2)] if getattr(config, "rope_interleave", True) else [*range(turned)]
+    if ".q_proj." in name or ".q_b_proj." in name:
+        order = [*(plain + i for i in pairs), *range(plain)]
+        return [(name, tensor.reshape(heads, plain + turned, *tensor.shape[1:])[:, order].reshape(tensor.shape))]
+    if ".kv_a_proj_with_mqa." in name:
+        return [(name.replace("kv_a_proj_with_mqa", "latent_proj"), tensor[:config.kv_lora_rank]),
+                (name.replace("kv_a_proj_with_mqa", "turned_proj"), tensor[config.kv_lora_rank:][pairs])]
+    if ".kv_b_proj." in name:
+        parts = tensor.reshape(heads, plain + values, *tensor.shape[1:]).split([plain, values], dim=1)
+        return [(name.replace("kv_b_proj", word), part.reshape(-1, *tensor.shape[1:]))
+                for word, part in zip(("key_proj", "value_proj"), parts)]
+    return [(name, tensor)]
+
+
 PAIRED = ("ernie4_5", "ernie4_5_moe", "glm4")  # neighbouring channels of queries and keys turn
 
 
@@ -129,6 +151,8 @@ def in_files(config, name, tensor):
         return parts_of_fused(config, name, tensor)
     if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:
         return parts_of_delta(config, name, tensor)
+    if model_type in LATENT and ".self_attn." in name:
+        return parts_of_latent(config, name, tensor)
     module, gate, up, down = names_of(model_type)
     block, _, rest = name.partition(".feed_forward." if model_type == "lfm2_moe" else ".mlp.")
     if model_type == "gpt_oss":

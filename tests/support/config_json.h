@@ -51,7 +51,7 @@ inline nlohmann::json experts_to_json(const ModelConfig& config) {
   if (config.experts->clamped) clamped = {config.experts->clamped->alpha, config.experts->clamped->limit};
   nlohmann::json choice = nullptr;
   const ExpertsConfig& experts = *config.experts;
-  if (experts.choice_bias || experts.sigmoid) {
+  if (experts.choice_bias || experts.sigmoid || experts.factor != 1.0) {
     choice = {experts.choice_bias, experts.sigmoid, experts.factor, experts.groups, experts.chosen_groups};
   }
   return {experts.count, experts.choices, experts.normalised, without, clamped, choice};

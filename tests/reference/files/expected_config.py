@@ -98,7 +98,7 @@ def heads_of(config, layers):
     that see all the same, and whether keys are values, else None."""
     if config.model_type != "gemma4_text":
         attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
-        return config.num_key_value_heads, attention.head_dim, None
+        return config.num_key_value_heads, getattr(attention, "qk_head_dim", None) or attention.head_dim, None
     written = config.to_dict()
     attention = next(layer.self_attn for layer in layers if not layer.self_attn.is_sliding)
     heads = attention.k_proj.out_features // attention.head_dim
@@ -110,9 +110,11 @@ def choice_of(config, mixture):
     for softmax alone."""
     if config.model_type == "ernie4_5_moe":
         return [hasattr(mixture.gate, "moe_statics"), False, 1.0, 1, 1]
-    if config.model_type == "glm4_moe":
+    if config.model_type in ("glm4_moe", "glm4_moe_lite", "deepseek_v3"):
         router = mixture.gate
         return [hasattr(router, "e_score_correction_bias"), True, router.routed_scaling_factor, router.num_group, router.topk_group]
+    if config.model_type == "deepseek_v2" and mixture.gate.routed_scaling_factor != 1.0:
+        return [False, False, mixture.gate.routed_scaling_factor, 1, 1]
     if config.model_type == "lfm2_moe":
         return [hasattr(mixture, "expert_bias"), True, mixture.gate.routed_scaling_factor, 1, 1]
     return None

@@ -14,7 +14,7 @@ import transformers
 from expected_config import expected
 from transformers import Gemma4Config, Gemma4TextConfig
 from transformers import Gemma2Config, Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
-from transformers import Ernie4_5_MoeConfig, Glm4MoeConfig, Lfm2MoeConfig
+from transformers import DeepseekV2Config, DeepseekV3Config, Ernie4_5_MoeConfig, Glm4MoeConfig, Glm4MoeLiteConfig, Lfm2MoeConfig
 from transformers import ArceeConfig, Ernie4_5Config, Exaone4Config, Glm4Config, GptOssConfig, GraniteMoeConfig, HunYuanDenseV1Config, Lfm2Config, Ministral3Config, MixtralConfig, OlmoeConfig, Qwen2MoeConfig, Qwen3MoeConfig, Qwen3NextConfig
 from transformers import Olmo3Config, Phi3Config, Qwen2Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config, SeedOssConfig, SmolLM3Config
 
@@ -404,6 +404,59 @@ CASES = {
         num_nextn_predict_layers=1, pad_token_id=293, partial_rotary_factor=0.5, rms_norm_eps=1e-05, rope_scaling=None,
         rope_theta=1000000, routed_scaling_factor=1.0, tie_word_embeddings=False, topk_group=1, torch_dtype="bfloat16",
         use_cache=True, use_qk_norm=False),
+    "saved_glm4_moe_lite": saved(
+        Glm4MoeLiteConfig, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=12, qk_nope_head_dim=10, qk_rope_head_dim=6,
+        v_head_dim=8, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, n_shared_experts=2, n_group=4,
+        topk_group=2, norm_topk_prob=False, attention_bias=True, rope_interleave=False, dtype="bfloat16",
+        mlp_layer_types=["sparse", "dense", "sparse"],
+        rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=8.0, original_max_position_embeddings=64, mscale=0.8,
+                             mscale_all_dim=0.6)),
+    "glm4_moe_lite_bare": written("glm4_moe_lite", num_attention_heads=20),
+    "glm4_moe_lite_hub": written(
+        "glm4_moe_lite", attention_bias=False, attention_dropout=0.0, eos_token_id=[293, 295, 297], first_k_dense_replace=1,
+        hidden_act="silu", kv_lora_rank=16, max_position_embeddings=202752, moe_intermediate_size=20, n_group=1,
+        n_routed_experts=6, n_shared_experts=1, norm_topk_prob=True, num_experts_per_tok=2, num_key_value_heads=4,
+        num_nextn_predict_layers=1, pad_token_id=293, partial_rotary_factor=1.0, q_lora_rank=24, qk_nope_head_dim=12,
+        qk_rope_head_dim=4, rms_norm_eps=1e-05, rope_scaling=None, rope_theta=1000000, routed_scaling_factor=1.8,
+        tie_word_embeddings=False, topk_group=1, topk_method="noaux_tc", dtype="bfloat16", v_head_dim=16),
+    "saved_deepseek_v3": saved(
+        DeepseekV3Config, num_hidden_layers=4, num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=10, qk_rope_head_dim=6,
+        v_head_dim=8, n_routed_experts=16, num_experts_per_tok=3, moe_intermediate_size=20, attention_bias=True,
+        rope_interleave=False, dtype="bfloat16"),
+    "deepseek_v3_bare": written("deepseek_v3", num_attention_heads=128, hidden_size=128, num_hidden_layers=4),
+    "deepseek_v3_hub": written(
+        "deepseek_v3", attention_bias=False, attention_dropout=0.0, bos_token_id=0, eos_token_id=1, ep_size=1,
+        first_k_dense_replace=1, hidden_act="silu", initializer_range=0.02, kv_lora_rank=16, max_position_embeddings=163840,
+        moe_intermediate_size=20, moe_layer_freq=1, n_group=2, n_routed_experts=8, n_shared_experts=1, norm_topk_prob=True,
+        num_experts_per_tok=2, num_key_value_heads=4, num_nextn_predict_layers=1, q_lora_rank=24, qk_nope_head_dim=12,
+        qk_rope_head_dim=4, rms_norm_eps=1e-06, rope_theta=10000, routed_scaling_factor=2.5, scoring_func="sigmoid",
+        rope_scaling=dict(beta_fast=32, beta_slow=1, factor=40, mscale=1.0, mscale_all_dim=1.0,
+                          original_max_position_embeddings=4096, type="yarn"),
+        tie_word_embeddings=False, topk_group=1, topk_method="noaux_tc", torch_dtype="bfloat16", use_cache=True,
+        v_head_dim=12),
+    "moonlight_hub": written(
+        "deepseek_v3", attention_bias=False, attention_dropout=0.0, aux_loss_alpha=0.001, bos_token_id=163, eos_token_id=165,
+        ep_size=1, first_k_dense_replace=1, hidden_act="silu", initializer_range=0.02, kv_lora_rank=16,
+        max_position_embeddings=8192, moe_intermediate_size=20, moe_layer_freq=1, n_group=1, n_routed_experts=6,
+        n_shared_experts=2, norm_topk_prob=True, num_experts_per_tok=3, num_key_value_heads=4, num_nextn_predict_layers=0,
+        pretraining_tp=1, q_lora_rank=None, qk_nope_head_dim=12, qk_rope_head_dim=4, rms_norm_eps=1e-05, rope_theta=50000.0,
+        routed_scaling_factor=2.446, scoring_func="sigmoid", seq_aux=True, tie_word_embeddings=False, topk_group=1,
+        topk_method="noaux_tc", torch_dtype="bfloat16", use_cache=True, v_head_dim=12),
+    "saved_deepseek_v2": saved(
+        DeepseekV2Config, q_lora_rank=20, kv_lora_rank=12, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=8,
+        n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, routed_scaling_factor=1.5, attention_bias=True,
+        mlp_bias=True, first_k_dense_replace=2, dtype="bfloat16"),
+    "deepseek_v2_bare": written("deepseek_v2", num_experts_per_tok=2),
+    "deepseek_v2_hub": written(
+        "deepseek_v2", attention_bias=False, attention_dropout=0.0, aux_loss_alpha=0.001, bos_token_id=290, eos_token_id=291,
+        first_k_dense_replace=1, hidden_act="silu", initializer_range=0.02, kv_lora_rank=16, max_position_embeddings=163840,
+        moe_intermediate_size=20, moe_layer_freq=1, n_group=1, n_routed_experts=8, n_shared_experts=2, norm_topk_prob=False,
+        num_experts_per_tok=3, num_key_value_heads=4, pretraining_tp=1, q_lora_rank=None, qk_nope_head_dim=12,
+        qk_rope_head_dim=4, rms_norm_eps=1e-06, rope_theta=10000, routed_scaling_factor=1.0, scoring_func="softmax",
+        rope_scaling=dict(beta_fast=32, beta_slow=1, factor=40, mscale=0.707, mscale_all_dim=0.707,
+                          original_max_position_embeddings=4096, type="yarn"),
+        seq_aux=True, tie_word_embeddings=False, topk_group=1, topk_method="greedy", torch_dtype="bfloat16", use_cache=True,
+        v_head_dim=12),
     "saved_ernie4_5_moe": saved(Ernie4_5_MoeConfig, num_key_value_heads=2, moe_num_experts=6, moe_k=3, moe_intermediate_size=20,
                                 moe_num_shared_experts=0, moe_layer_start_index=0, moe_layer_interval=2,
                                 tie_word_embeddings=False, dtype="bfloat16"),

@@ -39,6 +39,13 @@ OF_EXPERTS = {
     "rank_pattern, alpha_pattern": ["--rank_pattern", "gate_up_proj=3,q_proj=2", "--alpha_pattern", "down_proj=32"],
     "loraplus": ["--loraplus_lr_ratio", "8"],
 }
+OF_LATENTS = {
+    "all": [],
+    "keys and values, dropout": ["--lora_target", "kv_a_proj_with_mqa,kv_b_proj,o_proj", "--lora_dropout", "0.1"],
+    "inner tensor, rslora": ["--lora_target", "kv_b_proj", "--target_parameters", "experts.gate_up_proj", "--use_rslora"],
+    "rank_pattern, alpha_pattern": ["--rank_pattern", "gate_up_proj=3,kv_b_proj=2", "--alpha_pattern", "q_b_proj=32"],
+    "dora, loraplus": ["--use_dora", "--loraplus_lr_ratio", "8", "--lora_target", "q_b_proj,kv_a_proj_with_mqa,kv_b_proj"],
+}
 OF_CONVOLUTIONS = {
     "all": [],
     "convolutions alone, dropout": ["--lora_target", "in_proj", "--lora_dropout", "0.1"],
@@ -97,6 +104,8 @@ def main():
         plain = loss_of(plain_model, tokenizer, texts)
         names = [name for name, _ in plain_model.named_parameters()]
         kinds = OF_EXPERTS if any(".experts." in name for name in names) else KINDS
+        if any(".kv_b_proj." in name for name in names):
+            kinds = OF_LATENTS
         if any(".conv.in_proj." in name for name in names):
             kinds = OF_CONVOLUTIONS
         for number, (kind, keys) in enumerate(kinds.items()):

@@ -14,6 +14,8 @@ from transformers import Gemma4Config, Gemma4ForCausalLM, Gemma4ForConditionalGe
 from transformers import Gemma2Config, Gemma2ForCausalLM, GemmaConfig, GemmaForCausalLM, GptOssConfig, GptOssForCausalLM
 from transformers import ArceeConfig, ArceeForCausalLM, Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HunYuanDenseV1Config, HunYuanDenseV1ForCausalLM
 from transformers import Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, Lfm2MoeConfig, Lfm2MoeForCausalLM
+from transformers import DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM
+from transformers import Glm4MoeLiteConfig, Glm4MoeLiteForCausalLM
 from transformers import Glm4Config, Glm4ForCausalLM, GraniteConfig, GraniteForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import GraniteMoeConfig, GraniteMoeForCausalLM
 from transformers import Lfm2Config, Lfm2ForCausalLM, MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM
@@ -36,6 +38,7 @@ CONVOLUTION_LAYERS = [*LINEAR_LAYERS[:3], "out_proj", "in_proj", "w1", "w2", "w3
 JOINED_LAYERS = [*ATTENTION_LAYERS, "out_proj", "shared_expert_gate", "in_proj_qkvz", "in_proj_ba"]
 
 BLOCK_SCALE = "layer_scalar"  # of what a block gives; nothing trains it
+LATENT_LAYERS = ["kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]  # beside those of queries
 
 CHOICE_BIASES = ("e_score_correction_bias", "expert_bias")  # by which experts are chosen; nothing trains them
 
@@ -194,6 +197,30 @@ CASES = {
         tie_word_embeddings=False, attention_bias=True, use_qk_norm=True, n_routed_experts=12, num_experts_per_tok=3,
         n_shared_experts=2, moe_intermediate_size=26, n_group=4, topk_group=2, routed_scaling_factor=1.7,
         first_k_dense_replace=1, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
+    # Keys and values by a latent, queries by another; neighbouring channels turn, those of keys the same for all heads.
+    "glm4_moe_lite": _case(
+        Glm4MoeLiteConfig, Glm4MoeLiteForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=4, q_lora_rank=22, kv_lora_rank=18, qk_nope_head_dim=10,
+        qk_rope_head_dim=6, v_head_dim=16, vocab_size=133, rms_norm_eps=1e-5, tie_word_embeddings=False, attention_bias=True,
+        n_routed_experts=9, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=26, routed_scaling_factor=1.8,
+        mlp_layer_types=["dense", "sparse", "sparse"], rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    # Queries without a latent, values narrower than keys, halves that turn; yarn stretches scores too.
+    "deepseek_v3": _case(
+        DeepseekV3Config, DeepseekV3ForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=4, q_lora_rank=None, kv_lora_rank=20, qk_nope_head_dim=10,
+        qk_rope_head_dim=8, v_head_dim=14, vocab_size=127, rms_norm_eps=1e-5, tie_word_embeddings=False, attention_bias=True,
+        n_routed_experts=12, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=22, n_group=4, topk_group=2,
+        routed_scaling_factor=2.4, first_k_dense_replace=1, rope_interleave=False,
+        rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=32, mscale=1.0,
+                             mscale_all_dim=0.7)),
+    # Shares by softmax times a factor; biases of MLPs.
+    "deepseek_v2": _case(
+        DeepseekV2Config, DeepseekV2ForCausalLM, hidden_size=48, intermediate_size=66, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=3, q_lora_rank=26, kv_lora_rank=14, qk_nope_head_dim=12,
+        qk_rope_head_dim=6, v_head_dim=10, vocab_size=139, rms_norm_eps=1e-6, tie_word_embeddings=False, mlp_bias=True,
+        n_routed_experts=7, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=22, routed_scaling_factor=1.6,
+        first_k_dense_replace=1, rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0,
+                                                      original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=0.7)),
     # Experts in every second block, chosen by softmax with a bias that nothing else reads; neighbouring channels turn.
     "ernie4_5_moe": _case(
         Ernie4_5_MoeConfig, Ernie4_5_MoeForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=4,
@@ -455,6 +482,8 @@ def targets_of(model):
         return JOINED_LAYERS
     if model.config.model_type.startswith("qwen3_5"):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
+    if hasattr(model.config, "kv_lora_rank"):
+        return [*(["q_proj"] if model.config.q_lora_rank is None else ["q_a_proj", "q_b_proj"]), *LATENT_LAYERS]
     if model.config.model_type == "glm4":
         return [*ATTENTION_LAYERS, "gate_up_proj", "down_proj"]
     if model.config.model_type == "qwen2_moe":

@@ -427,8 +427,14 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
 }
 
 TEST(CheckExpressible, OfAFamilyThatNoFilesAreWrittenOf_IsRefusedByItsName) {
-  const model::ModelConfig config = make_model("gemma4_text", fresh_folder() / "model").config;
-  expect_refused(check_expressible(config, "config.json"), {"config.json", "gemma4_text", "GGUF files of this family"});
+  for (const std::string family : {"gemma4_text", "glm4_moe_lite", "deepseek_v3", "deepseek_v2"}) {
+    model::InitOptions options;
+    options.arch = family;
+    const fs::path folder = fresh_folder() / "model";
+    ASSERT_TRUE(model::init_model(options, folder).ok()) << family;
+    const model::ModelConfig config = *model::load_config(folder);
+    expect_refused(check_expressible(config, "config.json"), {"config.json", family, "GGUF files of this family"});
+  }
 }
 
 TEST(CheckExpressible, WhatReadersTakeForGranted_IsRefusedByKeyWhereItDiffers) {

@@ -10,17 +10,21 @@ namespace {
 using Json = nlohmann::json;
 
 Json good_config(const std::string& model_type = "llama") {
-  return {{"model_type", model_type},
-          {"hidden_size", 64},
-          {"intermediate_size", 128},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},
-          {"num_key_value_heads", 2},
-          {"vocab_size", 300},
-          {"head_dim", 16},
-          {"attention_dropout", 0.0},
-          {"residual_dropout", 0.0},
-          {"hidden_size_per_layer_input", 0}};
+  Json config = {{"model_type", model_type},
+                 {"hidden_size", 64},
+                 {"intermediate_size", 128},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"vocab_size", 300},
+                 {"head_dim", 16},
+                 {"attention_dropout", 0.0},
+                 {"residual_dropout", 0.0},
+                 {"hidden_size_per_layer_input", 0}};
+  if (model_type == "glm4_moe_lite" || model_type.starts_with("deepseek")) {
+    config.update({{"num_key_value_heads", 4}, {"head_dim", 64}, {"num_experts_per_tok", 2}});
+  }
+  return config;
 }
 
 struct BadConfig {
@@ -192,6 +196,38 @@ INSTANTIATE_TEST_SUITE_P(
                   "glm4_moe",
                   {{"n_routed_experts", 12}, {"n_group", 2}, {"topk_group", 3}},
                   {"topk_group", "found 3"}},
+        BadConfig{"latent_kv_heads",
+                  "glm4_moe_lite",
+                  {{"num_key_value_heads", 2}},
+                  {"num_key_value_heads", "num_attention_heads (4)", "found 2"}},
+        BadConfig{"odd_turned",
+                  "deepseek_v3",
+                  {{"num_key_value_heads", nullptr}, {"qk_rope_head_dim", 5}},
+                  {"qk_rope_head_dim", "even", "found 5"}},
+        BadConfig{"latent_head_dim",
+                  "glm4_moe_lite",
+                  {{"head_dim", 192}},
+                  {"head_dim", "qk_rope_head_dim (64)", "found 192"}},
+        BadConfig{"wide_values",
+                  "deepseek_v2",
+                  {{"v_head_dim", 200}},
+                  {"v_head_dim", "qk_nope_head_dim + qk_rope_head_dim (192)", "found 200"}},
+        BadConfig{"no_latent", "deepseek_v2", {{"kv_lora_rank", 0}}, {"kv_lora_rank", "found 0"}},
+        BadConfig{"leading_that_nobody_reads",
+                  "glm4_moe_lite",
+                  {{"first_k_dense_replace", 2}},
+                  {"first_k_dense_replace", "takes 1", "mlp_layer_types"}},
+        BadConfig{"mlp_types",
+                  "glm4_moe_lite",
+                  {{"mlp_layer_types", {"dense"}}},
+                  {"mlp_layer_types", "a list of num_hidden_layers"}},
+        BadConfig{"largest_of_groups",
+                  "deepseek_v2",
+                  {{"topk_method", "group_limited_greedy"}},
+                  {"topk_method", "group_limited_greedy", "greedy"}},
+        BadConfig{
+            "normalised_by_nobody", "deepseek_v2", {{"norm_topk_prob", true}}, {"norm_topk_prob", "expected false"}},
+        BadConfig{"no_choices", "deepseek_v2", {{"num_experts_per_tok", nullptr}}, {"num_experts_per_tok"}},
         BadConfig{"no_factor_of_shares", "glm4_moe", {{"routed_scaling_factor", 0.0}}, {"routed_scaling_factor"}},
         BadConfig{"none_shared", "glm4_moe", {{"n_shared_experts", 0}}, {"n_shared_experts", "found 0"}},
         BadConfig{"least_sum", "ernie4_5_moe", {{"moe_norm_min", 0.5}}, {"moe_norm_min", "0.5"}},

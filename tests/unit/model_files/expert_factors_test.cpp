@@ -128,6 +128,14 @@ TEST(ExpertFactors, OfThoseThatABiasChooses_AreNamedAsInPeft) {
     EXPECT_EQ(lora.targets, (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj"})) << name;
     EXPECT_EQ(lora.parameters, (std::vector<std::string>{"gate.weight", "gate_up_proj", "down_proj"})) << name;
   }
+  for (const char* name : {"glm4_moe_lite", "deepseek_v2"}) {
+    LoraConfig latent;
+    ASSERT_TRUE(resolve_targets(config_of(name), "all", "", latent).ok()) << name;
+    EXPECT_EQ(latent.targets,
+              (std::vector<std::string>{"o_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"}))
+        << name;
+    EXPECT_EQ(latent.parameters, (std::vector<std::string>{"gate.weight", "gate_up_proj", "down_proj"})) << name;
+  }
   const ModelConfig lfm2 = config_of("lfm2_moe");
   LoraConfig lora;
   lora.rank = 2;

@@ -7,6 +7,7 @@
 #include "helpers.h"
 #include "rondo/base/file.h"
 #include "rondo/model/parameters.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 namespace {
@@ -28,6 +29,24 @@ TEST(InitModel, EveryFamily_PassesItsOwnChecks) {
     EXPECT_TRUE(check_model_tensors(*config, *files).ok());
     EXPECT_THAT(*load_stop_ids(folder, *config), testing::ElementsAre(258, 256));
     EXPECT_EQ(entries_in(folder.parent_path()), 1U);
+  }
+}
+
+TEST(InitModel, AttentionByALatent_HasAsManyHeadsOfKeysAsOfQueries) {
+  for (const char* arch : {"glm4_moe_lite", "deepseek_v3", "deepseek_v2"}) {
+    const auto folder = fresh_folder() / "model";
+    InitOptions options;
+    options.arch = arch;
+    ASSERT_TRUE(init_model(options, folder).ok()) << arch;
+    const auto config = load_config(folder);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->num_kv_heads, 4U);
+    ASSERT_TRUE(config->latent_attention);
+    EXPECT_EQ(config->latent_attention->plain_size + config->latent_attention->turned_size, 16U);
+    const auto weights = open_weights(*config, folder);
+    EXPECT_TRUE(weights.ok()) << weights.status();
+    options.num_key_value_heads = 2;
+    expect_refused(init_model(options, folder / "other"), {"init", "num_key_value_heads", "num_attention_heads (4)"});
   }
 }
 

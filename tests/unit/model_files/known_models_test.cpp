@@ -127,6 +127,14 @@ TEST(KnownModels, ParametersOfGemma4_AreThoseOfTheTextPart) {
   EXPECT_EQ(parameters_of(*known_model("google/gemma-4-26B-A4B-it")), 25233141760U + 30U);
 }
 
+/// As transformers 5.23 counts; but for V2-Lite the biases by which experts are chosen are no parameters there.
+TEST(KnownModels, ParametersOfAttentionByALatent_AreAsInTransformers) {
+  EXPECT_EQ(parameters_of(*known_model("zai-org/GLM-4.7-Flash")), 29943390976U + 46U * 64U);
+  EXPECT_EQ(parameters_of(*known_model("deepseek-ai/DeepSeek-V3")), 671026404352U + 58U * 256U);
+  EXPECT_EQ(parameters_of(*known_model("moonshotai/Moonlight-16B-A3B-Instruct")), 15960108544U + 26U * 64U);
+  EXPECT_EQ(parameters_of(*known_model("deepseek-ai/DeepSeek-V2-Lite-Chat")), 15706484224U);
+}
+
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {
   for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
   for (const char* name :

@@ -2,6 +2,7 @@
 #include "config_experts.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "rondo/base/status.h"
 
@@ -39,6 +40,30 @@ std::vector<bool> parse_leading_blocks(Fields& fields, const ExpertTraits& trait
   return dense;
 }
 
+std::vector<bool> parse_listed_blocks(Fields& fields, const ExpertTraits& traits, std::uint32_t layers) {
+  std::vector<bool> dense(layers);
+  std::fill_n(dense.begin(), std::min(traits.leading, layers), true);
+  const std::string leading(traits.leading_key);
+  if (!fields.has("mlp_layer_types")) {
+    if (fields.integer(leading, 0, kMaxLayers, traits.leading) == traits.leading) return dense;
+    fields.refuse(leading, fmt::format("transformers takes {} whatever this says; expected that, or mlp_layer_types",
+                                       traits.leading));
+    return dense;
+  }
+  const Json& types = fields.at("mlp_layer_types");
+  if (!types.is_array() || types.size() != layers) {
+    fields.expected("mlp_layer_types", fmt::format("a list of num_hidden_layers ({}) names", layers));
+    return dense;
+  }
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    dense[layer] = types[layer] == "dense";
+    if (dense[layer] || types[layer] == "sparse") continue;
+    fields.refuse("mlp_layer_types",
+                  fmt::format("the MLP {} is not supported; supported: dense, sparse", excerpt(types[layer])));
+  }
+  return dense;
+}
+
 std::vector<bool> parse_stepped_blocks(Fields& fields, std::uint32_t layers) {
   const std::uint32_t step = fields.integer("decoder_sparse_step", 1, kMaxLayers, 1);
   std::vector<bool> dense(layers, false);
@@ -63,6 +88,7 @@ std::vector<bool> parse_dense_blocks(Fields& fields, const ExpertTraits& traits,
   if (traits.mixtures == Mixtures::kStepped) dense = parse_stepped_blocks(fields, layers);
   if (traits.mixtures == Mixtures::kRanged) dense = parse_ranged_blocks(fields, layers);
   if (traits.mixtures == Mixtures::kBehind) dense = parse_leading_blocks(fields, traits, layers);
+  if (traits.mixtures == Mixtures::kListed) dense = parse_listed_blocks(fields, traits, layers);
   return std::find(dense.begin(), dense.end(), true) == dense.end() ? std::vector<bool>() : dense;
 }
 
@@ -76,6 +102,9 @@ std::uint32_t shared_count(Fields& fields, const ExpertTraits& traits) {
 /// Which experts a token goes to, and their shares.
 void parse_choice(Fields& fields, const ExpertTraits& traits, ExpertsConfig& experts) {
   experts.normalised = traits.normalises_always || fields.flag("norm_topk_prob", traits.normalises);
+  if (traits.never_normalises && experts.normalised) {
+    fields.refuse("norm_topk_prob", "transformers passes over it; expected false");
+  }
   const bool asks = !traits.choice_bias_key.empty();
   experts.choice_bias =
       !traits.choice_bias.empty() && (!asks || fields.flag(std::string(traits.choice_bias_key), true));
@@ -93,11 +122,17 @@ void parse_choice(Fields& fields, const ExpertTraits& traits, ExpertsConfig& exp
                                                 kMostLeast, least));
     }
   }
-  if (!traits.by_sigmoids) return;
-  experts.factor = fields.number("routed_scaling_factor", {1e-3, 1e3}, 1.0);
+  // The other one, of a group's largest score, is that of no router here.
+  if (traits.never_normalises && fields.word("topk_method", "greedy") != "greedy") {
+    fields.refuse("topk_method",
+                  fmt::format("{} is not supported; expected \"greedy\"", excerpt(fields.at("topk_method"))));
+  }
+  if (!traits.by_sigmoids && !traits.reads_factor) return;
+  experts.factor = fields.number("routed_scaling_factor", {1e-3, 1e3}, traits.factor);
   if (!traits.in_groups) return;
-  experts.groups = fields.integer("n_group", 1, kMaxExperts, 1);
-  experts.chosen_groups = fields.integer("topk_group", 1, experts.groups, 1);
+  experts.groups = fields.integer("n_group", 1, kMaxExperts, traits.groups);
+  experts.chosen_groups =
+      fields.integer("topk_group", 1, experts.groups, std::min(traits.chosen_groups, experts.groups));
   if (!fields.status().ok() || experts.groups == 1) return;
   if (experts.count % experts.groups != 0 || experts.count < 2 * experts.groups) {
     fields.refuse("n_group", fmt::format("expected groups of as many experts out of {}, two at least, found {}",

@@ -164,6 +164,12 @@ void add_dense_blocks(const ExpertsConfig& experts, const ExpertTraits& traits, 
   if (traits.mixtures == Mixtures::kBehind) {
     out[std::string(traits.leading_key)] = std::count(dense.begin(), dense.end(), true);
   }
+  if (traits.mixtures == Mixtures::kListed) {
+    out["mlp_layer_types"] = OrderedJson::array();
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      out["mlp_layer_types"].push_back(!dense.empty() && dense[layer] ? "dense" : "sparse");
+    }
+  }
   if (traits.mixtures != Mixtures::kStepped) return;
   out["decoder_sparse_step"] = 1;
   out["mlp_only_layers"] = OrderedJson::array();
@@ -188,7 +194,7 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   } else if (experts.shared_width != 0) {
     out["shared_expert_intermediate_size"] = experts.shared_width;
   }
-  if (traits.experts->by_sigmoids) out["routed_scaling_factor"] = experts.factor;
+  if (traits.experts->by_sigmoids || traits.experts->reads_factor) out["routed_scaling_factor"] = experts.factor;
   if (const std::string_view key = traits.experts->choice_bias_key; !key.empty()) {
     out[std::string(key)] = experts.choice_bias;
   }
@@ -225,6 +231,17 @@ void add_short_convolution(const ModelConfig& config, OrderedJson& out) {
   add_layer_types(config.short_convolution->blocks, "conv", out);
 }
 
+void add_latent_attention(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (!config.latent_attention) return;
+  const LatentAttentionConfig& latent = *config.latent_attention;
+  out["q_lora_rank"] = latent.query_rank == 0 ? OrderedJson(nullptr) : OrderedJson(latent.query_rank);
+  out["kv_lora_rank"] = latent.rank;
+  out["qk_nope_head_dim"] = latent.plain_size;
+  out["qk_rope_head_dim"] = latent.turned_size;
+  out["v_head_dim"] = latent.value_size;
+  if (traits.reads_interleave) out["rope_interleave"] = config.turns_neighbours;
+}
+
 void add_tokens(const ModelConfig& config, OrderedJson& out) {
   const auto id = [](std::optional<std::int32_t> token) { return token ? OrderedJson(*token) : OrderedJson(nullptr); };
   out["bos_token_id"] = id(config.bos_token_id);
@@ -248,7 +265,7 @@ std::string format_config(const ModelConfig& config) {
   out["num_hidden_layers"] = config.num_layers;
   out["num_attention_heads"] = config.num_heads;
   out["num_key_value_heads"] = config.num_kv_heads;
-  out["head_dim"] = config.head_dim;
+  if (!config.latent_attention) out["head_dim"] = config.head_dim;
   add_global_heads(config, out);
   out["vocab_size"] = config.vocab_size;
   out["max_position_embeddings"] = config.max_positions;
@@ -264,6 +281,7 @@ std::string format_config(const ModelConfig& config) {
   add_experts(config, traits, out);
   add_linear_attention(config, out);
   add_short_convolution(config, out);
+  add_latent_attention(config, traits, out);
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
   if (traits.reads_qkv_bias) out["qkv_bias"] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;

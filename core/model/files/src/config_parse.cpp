@@ -6,6 +6,7 @@
 
 #include "config_convolution.h"
 #include "config_experts.h"
+#include "config_latent.h"
 #include "config_linear.h"
 #include "config_rope.h"
 #include "family.h"
@@ -203,6 +204,7 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
                   fmt::format("expected a multiple of num_key_value_heads ({}{}), found {}", config.num_kv_heads,
                               kv_absent ? ", the default" : "", config.num_heads));
   }
+  if (traits.latent_attention) return parse_latent_attention(fields, traits, config);
   const bool divides = config.hidden_size % config.num_heads == 0;
   const bool head_dim_given = fields.has("head_dim") || traits.head_dim != 0;
   if (fields.status().ok() && !divides && (!head_dim_given || traits.divides_heads)) {
@@ -454,11 +456,16 @@ HeadShape heads_of(const ModelConfig& config, std::uint32_t block) {
 }
 
 std::uint32_t turned_channels(const ModelConfig& config, const RopeConfig& rope) {
-  return static_cast<std::uint32_t>(config.head_dim * rope.turned_share);
+  const std::uint32_t channels = config.latent_attention ? config.latent_attention->turned_size : config.head_dim;
+  return static_cast<std::uint32_t>(channels * rope.turned_share);
 }
 
 double scale_of_scores(const ModelConfig& config) {
-  return config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  const double scale = config.attention_scale.value_or(1.0 / std::sqrt(static_cast<double>(config.head_dim)));
+  const RopeConfig& rope = config.rope;
+  if (!config.latent_attention || !rope.mscale_all_dim || rope.factor <= 1.0) return scale;
+  const double stretched = 0.1 * *rope.mscale_all_dim * std::log(rope.factor) + 1.0;
+  return scale * stretched * stretched;
 }
 
 absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::string& origin) {
@@ -496,7 +503,10 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.fused_linears = traits->fused;
   config.fused_mlp = traits->fused_mlp;
   config.gated_mlp = traits->gated_mlp;
-  config.turns_neighbours = traits->turns_neighbours;
+  // A null means false.
+  const bool interleaves =
+      !traits->reads_interleave || fields.flag("rope_interleave", !fields.present("rope_interleave"));
+  config.turns_neighbours = traits->turns_neighbours && interleaves;
   config.mlp_bias = all_biased || (traits->reads_mlp_bias && fields.flag("mlp_bias", false));
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);

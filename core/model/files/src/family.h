@@ -32,6 +32,7 @@ enum class Mixtures {
   kStepped,  // decoder_sparse_step and mlp_only_layers
   kRanged,   // moe_layer_start_index, moe_layer_end_index and moe_layer_interval
   kBehind,   // those behind the first so many: ExpertTraits::leading_key
+  kListed,   // mlp_layer_types, or else those behind the first so many, whatever leading_key says
 };
 
 /// How a family with experts says how many there are; what has no number here must be in the file.
@@ -43,6 +44,7 @@ struct ExpertTraits {
   std::uint32_t width = 0;         // moe_intermediate_size likewise; 0: their width is intermediate_size
   bool normalises_always = false;  // else norm_topk_prob says so
   bool normalises = false;         // when that is absent
+  bool never_normalises = false;   // transformers passes over norm_topk_prob
   Mixtures mixtures = Mixtures::kEverywhere;
   bool numbered_weights = false;   // Mixtral's names of tensors
   bool stacked = false;            // GPT-OSS: of all experts one tensor, biases, a clamped activation
@@ -60,8 +62,12 @@ struct ExpertTraits {
   std::string_view choice_bias = {};      // its name within the mixture; empty: there is none
   std::string_view choice_bias_key = {};  // says whether it is there; empty: always
   bool by_sigmoids = false;               // ExpertsConfig::sigmoid; routed_scaling_factor is read
+  bool reads_factor = false;              // it is read beside softmax too
+  double factor = 1.0;                    // when that is absent
   bool in_groups = false;                 // n_group and topk_group are read
-  double added = 0.0;                     // ExpertsConfig::added
+  std::uint32_t groups = 1;               // when these are absent
+  std::uint32_t chosen_groups = 1;
+  double added = 0.0;  // ExpertsConfig::added
   /// Gemma 4: there are experts where this key says so, none where it is absent, beside an MLP (beside_mlp), of a width
   /// that must be there.
   std::string_view switch_key = {};
@@ -81,10 +87,13 @@ struct FamilyTraits {
   double rms_norm_eps = 1e-6;
   std::string_view eps_key = "rms_norm_eps";
   double theta = 10000.0;
-  std::string_view default_rope = {};                 // rotary settings when there are none, as JSON
-  bool reads_alpha = false;                           // RopeConfig::alpha
-  bool grows_queries = false;                         // RopeConfig::query_growth
-  bool turns_neighbours = false;                      // ModelConfig::turns_neighbours
+  std::string_view default_rope = {};  // rotary settings when there are none, as JSON
+  bool reads_alpha = false;            // RopeConfig::alpha
+  bool grows_queries = false;          // RopeConfig::query_growth
+  bool turns_neighbours = false;       // ModelConfig::turns_neighbours
+  bool reads_interleave = false;       // `rope_interleave` says so where it is there
+  /// Attention by a latent, and its sizes when their keys are absent.
+  std::optional<LatentAttentionConfig> latent_attention = std::nullopt;
   std::optional<double> turned_share = std::nullopt;  // heads turn in part: this one when the key is absent
   bool sets_ropes_by_kind = false;  // Gemma 4: rope_parameters has all of both kinds of layer, or is absent
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
@@ -145,6 +154,8 @@ struct FamilyTraits {
 };
 
 std::span<const FamilyTraits> all_families();
+/// Those of them that have experts.
+std::span<const FamilyTraits> families_with_experts();
 const FamilyTraits& traits_of(Family family);
 /// Null when the family is not supported.
 const FamilyTraits* find_family(std::string_view model_type);

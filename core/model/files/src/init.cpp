@@ -38,7 +38,8 @@ void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelCo
   ExpertsConfig& experts = config.experts.emplace();
   experts.count = options.num_experts;
   experts.choices = options.num_experts_per_tok;
-  experts.normalised = traits.family != Family::kOlmoe && traits.family != Family::kQwen2Moe;  // as in published ones
+  experts.normalised = !own.never_normalises && traits.family != Family::kOlmoe &&
+                       traits.family != Family::kQwen2Moe;  // as in published ones
   experts.choice_bias = !own.choice_bias.empty();
   experts.width = config.intermediate_size;
   experts.beside_mlp = !own.switch_key.empty();
@@ -101,6 +102,17 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     LinearAttentionConfig& linear = config.linear_attention.emplace();
     linear = {config.num_kv_heads, config.num_heads, size, size, 4, {}};
     linear.blocks = all_but_each(4, config.num_layers);
+  }
+  if (traits.latent_attention) {
+    config.num_kv_heads = options.num_key_value_heads != 0 ? options.num_key_value_heads : config.num_heads;
+    const bool as_wide = traits.latent_attention->value_size > traits.latent_attention->plain_size;
+    LatentAttentionConfig& latent = config.latent_attention.emplace();
+    latent.query_rank = std::max(config.hidden_size / 2, 1U);
+    latent.rank = std::max(config.hidden_size / 2, 1U);
+    latent.turned_size = std::max(config.head_dim / 4 * 2, 2U);
+    latent.plain_size = config.head_dim - std::min(config.head_dim, latent.turned_size);
+    latent.value_size = as_wide ? config.head_dim : latent.plain_size;
+    config.turns_neighbours = true;
   }
   if (traits.short_convolution) {
     config.short_convolution = {3, all_but_each(3, config.num_layers)};

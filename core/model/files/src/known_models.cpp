@@ -78,6 +78,16 @@ constexpr Row kRows[] = {
     {"Qwen/Qwen3-235B-A22B", "qwen3_moe", 4096, 12288, 94, 64, 4, 128, 151936, false, 40960, 1e6, 0, 0, 128, 8, 1536},
     {"zai-org/GLM-4.5-Air", "glm4_moe", 4096, 10944, 46, 96, 8, 128, 151552, false, 131072, 1e6, 0, 0, 128, 8, 1408},
     {"zai-org/GLM-4.5", "glm4_moe", 5120, 12288, 92, 96, 8, 128, 151552, false, 131072, 1e6, 0, 0, 160, 8, 1536},
+    {"zai-org/GLM-4.7-Flash", "glm4_moe_lite", 2048, 10240, 47, 20, 20, 64, 154880, false, 202752, 1e6, 0, 0, 64, 4,
+     1536},
+    {"deepseek-ai/DeepSeek-V3", "deepseek_v3", 7168, 18432, 61, 128, 128, 64, 129280, false, 163840, 1e4, 0, 0, 256, 8,
+     2048},
+    {"deepseek-ai/DeepSeek-R1", "deepseek_v3", 7168, 18432, 61, 128, 128, 64, 129280, false, 163840, 1e4, 0, 0, 256, 8,
+     2048},
+    {"moonshotai/Moonlight-16B-A3B", "deepseek_v3", 2048, 11264, 27, 16, 16, 64, 163840, false, 8192, 5e4, 0, 0, 64, 6,
+     1408},
+    {"deepseek-ai/DeepSeek-V2-Lite", "deepseek_v2", 2048, 10944, 27, 16, 16, 64, 102400, false, 163840, 1e4, 0, 0, 64,
+     6, 1408},
     {"baidu/ERNIE-4.5-21B-A3B-PT", "ernie4_5_moe", 2560, 12288, 28, 20, 4, 128, 103424, true, 131072, 5e5, 0, 0, 64, 6,
      1536},
     {"mistralai/Mixtral-8x7B-v0.1", "mixtral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e6, 0, 0, 8, 2},
@@ -152,9 +162,32 @@ std::string without_owner(const std::string& name) {
   return slash == std::string::npos ? name : name.substr(slash + 1);
 }
 
-bool has_large_epsilon(std::string_view type) {
+bool has_large_epsilon(const Row& row) {
+  const std::string_view type = row.type;
+  if (type == "deepseek_v3") return row.experts == 64;  // Moonlight
   return type == "llama" || type == "mistral" || type == "ministral3" || type == "granite" || type == "mixtral" ||
-         type == "olmoe" || type == "gpt_oss" || type == "phi3" || type == "glm4_moe" || type == "ernie4_5_moe";
+         type == "olmoe" || type == "gpt_oss" || type == "phi3" || type == "glm4_moe" || type == "ernie4_5_moe" ||
+         type == "glm4_moe_lite";
+}
+
+/// Yarn from 4,096 tokens on; the two mscales are the same in each.
+std::string deepseek_rope(double mscale) {
+  return fmt::format(
+      R"(, "rope_scaling": {{"type": "yarn", "factor": 40, "beta_fast": 32, "beta_slow": 1, "mscale": {},)"
+      R"( "mscale_all_dim": {}, "original_max_position_embeddings": 4096}})",
+      mscale, mscale);
+}
+
+/// Of attention by a latent, where the family's default is another. `head_dim` of these rows is the turned part's.
+std::string latent_text(const Row& row) {
+  const std::string_view type = row.type;
+  if (type == "deepseek_v2") {
+    return R"(, "q_lora_rank": null, "first_k_dense_replace": 1)" + deepseek_rope(0.707);
+  }
+  if (type != "deepseek_v3") return "";
+  if (row.experts == 256) return deepseek_rope(1.0);
+  return R"(, "q_lora_rank": null, "first_k_dense_replace": 1, "n_shared_experts": 2, "n_group": 1, "topk_group": 1,)"
+         R"( "routed_scaling_factor": 2.446)";
 }
 
 std::string config_text(const Row& row) {
@@ -164,7 +197,7 @@ std::string config_text(const Row& row) {
                   R"( "max_position_embeddings": {}, "rms_norm_eps": {}, "rope_theta": {}, "tie_word_embeddings": {},)"
                   R"( "torch_dtype": "bfloat16")",
                   row.type, row.hidden, row.intermediate, row.layers, row.heads, row.kv_heads, row.head_dim,
-                  row.vocabulary, row.positions, has_large_epsilon(row.type) ? "1e-5" : "1e-6", row.theta, row.tied);
+                  row.vocabulary, row.positions, has_large_epsilon(row) ? "1e-5" : "1e-6", row.theta, row.tied);
   if (row.window > 0) text += fmt::format(R"(, "sliding_window": {})", row.window);
   if (row.window == 0 && std::string_view(row.type) == "mistral") text += R"(, "sliding_window": null)";
   if (row.llama3_factor > 0) {
@@ -189,10 +222,12 @@ std::string config_text(const Row& row) {
   }
   if (std::string_view(row.type) == "gpt_oss") text += R"(, "quantization_config": {"quant_method": "mxfp4"})";
   if (row.experts > 0) {
-    const bool glm = std::string_view(row.type) == "glm4_moe";
-    text += fmt::format(R"(, "{}": {}, "num_experts_per_tok": {})", glm ? "n_routed_experts" : "num_experts",
+    const std::string_view type = row.type;
+    const bool routed = type.starts_with("glm4_moe") || type.starts_with("deepseek");
+    text += fmt::format(R"(, "{}": {}, "num_experts_per_tok": {})", routed ? "n_routed_experts" : "num_experts",
                         row.experts, row.choices);
   }
+  text += latent_text(row);
   if (row.value_heads > 0) text += fmt::format(R"(, "linear_num_value_heads": {})", row.value_heads);
   if (row.width > 0 && row.value_heads > 0) {  // the one that all tokens share is as wide
     text += fmt::format(R"(, "shared_expert_intermediate_size": {})", row.width);
@@ -202,7 +237,8 @@ std::string config_text(const Row& row) {
     text += fmt::format(R"(, "shared_expert_intermediate_size": {})", row.width * row.choices);
   }
   if (row.width > 0) {
-    text += fmt::format(R"(, "moe_intermediate_size": {}, "norm_topk_prob": {})", row.width, !qwen2_moe);
+    text += fmt::format(R"(, "moe_intermediate_size": {}, "norm_topk_prob": {})", row.width,
+                        !qwen2_moe && std::string_view(row.type) != "deepseek_v2");
   }
   return text + "}";
 }

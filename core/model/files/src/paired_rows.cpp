@@ -2,6 +2,7 @@
 #include "rondo/model/paired_rows.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "reordered.h"
@@ -15,16 +16,29 @@ namespace {
 std::uint64_t place_in_file(const PairedTensor& paired, std::uint64_t row) {
   const std::uint64_t within = row % paired.head_dim;
   const std::uint64_t half = paired.turned / 2;
-  if (within >= paired.turned) return row;
-  return row - within + within % half * 2 + within / half;
+  const std::uint64_t head = row - within;
+  if (within >= paired.turned) return within < paired.turned + paired.before ? row - paired.turned : row;
+  if (!paired.neighbours) return row + paired.before;
+  return head + paired.before + within % half * 2 + within / half;
 }
 
-bool has_pairs(const ModelConfig& config, const LinearModule& linear) {
-  return config.turns_neighbours && (linear.name == "q_proj" || linear.name == "k_proj");
+/// How the rows of a layer, or of a part of one, are turned; nothing where files have them as devices do. Without a
+/// name.
+std::optional<PairedTensor> pairs_of(const ModelConfig& config, const LinearModule& linear) {
+  const std::uint32_t turned = turned_channels(config, config.rope);
+  if (config.latent_attention) {
+    const bool of_query = linear.name == "q_proj" || linear.name == "q_b_proj";
+    if (of_query) return PairedTensor{"", config.head_dim, turned, config.head_dim - turned, config.turns_neighbours};
+    if (linear.name == "turned_proj" && config.turns_neighbours) return PairedTensor{"", turned, turned};
+    return std::nullopt;
+  }
+  if (!config.turns_neighbours || (linear.name != "q_proj" && linear.name != "k_proj")) return std::nullopt;
+  return PairedTensor{"", config.head_dim, turned};
 }
 
-PairedTensor paired_of(const ModelConfig& config, std::string name) {
-  return {std::move(name), config.head_dim, turned_channels(config, config.rope)};
+void add_paired(PairedTensor pairs, std::string name, std::vector<PairedTensor>& out) {
+  pairs.name = std::move(name);
+  out.push_back(std::move(pairs));
 }
 
 }  // namespace
@@ -32,9 +46,12 @@ PairedTensor paired_of(const ModelConfig& config, std::string name) {
 std::vector<PairedTensor> paired_weights(const ModelConfig& config) {
   std::vector<PairedTensor> out;
   for (const LinearModule& linear : linear_modules(config)) {
-    if (!has_pairs(config, linear)) continue;
-    out.push_back(paired_of(config, linear.path + ".weight"));
-    if (linear.bias) out.push_back(paired_of(config, linear.path + ".bias"));
+    for (const LinearModule& part : parts_or_self(linear)) {
+      const std::optional<PairedTensor> pairs = pairs_of(config, part);
+      if (!pairs) continue;
+      add_paired(*pairs, part.path + ".weight", out);
+      if (part.bias) add_paired(*pairs, part.path + ".bias", out);
+    }
   }
   return out;
 }
@@ -42,9 +59,13 @@ std::vector<PairedTensor> paired_weights(const ModelConfig& config) {
 std::vector<PairedTensor> paired_factors(const ModelConfig& config, const LoraConfig& lora) {
   std::vector<PairedTensor> out;
   for (const LinearModule& linear : linear_modules(config)) {
-    if (!has_pairs(config, linear) || !lora.adapts(linear)) continue;
-    out.push_back(paired_of(config, adapter_tensor_name(linear.path, 'B')));
-    if (lora.use_dora) out.push_back(paired_of(config, magnitude_tensor_name(linear.path)));
+    if (!lora.adapts(linear)) continue;
+    for (const LinearModule& part : parts_or_self(linear)) {
+      const std::optional<PairedTensor> pairs = pairs_of(config, part);
+      if (!pairs) continue;
+      add_paired(*pairs, adapter_tensor_name(part.path, 'B'), out);
+      if (lora.use_dora) add_paired(*pairs, magnitude_tensor_name(part.path), out);
+    }
   }
   return out;
 }

@@ -57,6 +57,33 @@ std::vector<LinearModule> linear_attention_linears(const ModelConfig& config, st
           make("in_proj_b", hidden, linear.value_heads), make("in_proj_a", hidden, linear.value_heads), out};
 }
 
+/// The channels of keys that turn are one head's; a head's keys and values take turns.
+std::vector<LinearModule> latent_attention_linears(const ModelConfig& config, std::uint32_t layer) {
+  const LatentAttentionConfig& latent = *config.latent_attention;
+  const std::uint64_t hidden = config.hidden_size;
+  const std::uint64_t heads = config.num_heads;
+  const std::string prefix = attention_path(config, layer) + ".";
+  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out, bool bias = false) {
+    return LinearModule{prefix + name, name, in, out, layer, bias};
+  };
+  std::vector<LinearModule> linears;
+  if (latent.query_rank == 0) {
+    linears.push_back(make("q_proj", hidden, heads * config.head_dim));
+  } else {
+    linears.push_back(make("q_a_proj", hidden, latent.query_rank, config.attention_bias));
+    linears.push_back(make("q_b_proj", latent.query_rank, heads * config.head_dim));
+  }
+  linears.push_back(
+      fused("kv_a_proj_with_mqa", {make("latent_proj", hidden, latent.rank, config.attention_bias),
+                                   make("turned_proj", hidden, latent.turned_size, config.attention_bias)}));
+  linears.push_back(fused("kv_b_proj",
+                          {make("key_proj", latent.rank, heads * latent.plain_size),
+                           make("value_proj", latent.rank, heads * latent.value_size)},
+                          config.num_heads));
+  linears.push_back(make("o_proj", heads * latent.value_size, hidden, config.attention_output_bias));
+  return linears;
+}
+
 void add_linears(const std::vector<LinearModule>& linears, std::vector<ParameterSpec>& out) {
   for (const LinearModule& linear : linears) {
     for (const LinearModule& part : parts_or_self(linear)) {
@@ -109,6 +136,9 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
 /// Of attention that is not linear, beside its linear layers.
 void add_full_attention(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
   const std::string prefix = attention_path(config, layer) + ".";
+  for (const LatentNorm& norm : latent_norms(config)) {
+    out.push_back({prefix + norm.name + ".weight", {norm.width}, ParameterKind::kNorm, layer});
+  }
   if (config.attention_sinks) out.push_back({prefix + "sinks", {config.num_heads}, ParameterKind::kSink, layer});
   if (config.qk_norm == QkNorm::kNone) return;
   const bool all = config.qk_norm == QkNorm::kAllHeads;
@@ -206,6 +236,15 @@ QkNormNames qk_norm_names(const ModelConfig& config) {
   return {"q_norm", "k_norm"};
 }
 
+std::vector<LatentNorm> latent_norms(const ModelConfig& config) {
+  std::vector<LatentNorm> norms;
+  if (!config.latent_attention) return norms;
+  const LatentAttentionConfig& latent = *config.latent_attention;
+  if (latent.query_rank != 0) norms.push_back({"q_a_layernorm", latent.query_rank});
+  norms.push_back({"kv_a_layernorm", latent.rank});
+  return norms;
+}
+
 std::string last_norm_path(const ModelConfig& config) {
   return name_prefix(config) + (config.short_convolution ? "embedding_norm" : "norm");
 }
@@ -294,6 +333,7 @@ std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& line
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
   if (is_linear(config, layer)) return linear_attention_linears(config, layer);
   if (is_convolution(config, layer)) return convolution_linears(config, layer);
+  if (config.latent_attention) return latent_attention_linears(config, layer);
   const std::uint64_t hidden = config.hidden_size;
   const HeadShape heads = heads_of(config, layer);
   const std::uint64_t query = static_cast<std::uint64_t>(config.num_heads) * heads.size;
@@ -376,7 +416,9 @@ const std::vector<std::string>& linear_module_names() {
     ModelConfig beside = dense;
     beside.family = Family::kGemma4;
     beside.experts.emplace().beside_mlp = true;
-    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution, beside}) {
+    ModelConfig latent = dense;
+    latent.latent_attention.emplace().query_rank = 1;
+    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution, beside, latent}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }

@@ -344,6 +344,9 @@ std::string architecture_name(Family family) {
     case Family::kQwen3Next:
       return "qwen3next";
     case Family::kGemma4:
+    case Family::kGlm4MoeLite:
+    case Family::kDeepseekV3:
+    case Family::kDeepseekV2:
       break;  // check_expressible() refuses it
   }
   return "";

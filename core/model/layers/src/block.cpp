@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "latent_attention.h"
 #include "layer_parts.h"
 #include "linear_attention.h"
 #include "linear_recorder.h"
@@ -208,6 +209,11 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
     builder.parts().output_norm = builder.norm_if(prefix, norms.attention_output, hidden);
     return std::move(builder.parts());
   }
+  if (config.latent_attention) {
+    for (const LatentNorm& norm : latent_norms(config)) {
+      builder.parts().latent_norms.push_back(builder.norm(attention + "." + norm.name, norm.width));
+    }
+  }
   if (config.attention_sinks) {
     builder.parts().sinks = builder.add(attention + ".sinks", {config.num_heads}, WeightKind::kSink);
   }
@@ -250,6 +256,14 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
                                : record_linear_attention(recorder, normed, weights, linears, parts, config, decodes);
     return record_output(recorder, weights, linears, parts, inner, x, config);
   }
+  const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
+                                                config.sliding_window[block], static_cast<float>(config.attention_cap)};
+  if (config.latent_attention) {
+    const devices::RopeAttributes turning = decodes ? settled_rope(*rope, capacity) : *rope;
+    const TensorId inner =
+        record_latent_attention(recorder, normed, weights, linears, parts, config, turning, attributes, capacity);
+    return record_output(recorder, weights, linears, parts, inner, x, config);
+  }
   const std::int64_t tokens = recorder.tokens();
   const HeadShape heads = heads_of(config, block);
   const devices::Shape q_shape = {tokens, config.num_heads, heads.size};
@@ -278,8 +292,6 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
     k = recorder.rope(k, turning, "k_rotated");
   }
   if (config.norms_turned) norm_both();
-  const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
-                                                config.sliding_window[block], static_cast<float>(config.attention_cap)};
   Recorder::Attended attended =
       capacity > 0 ? recorder.cached_attention(q, k, v, capacity, attributes) : recorder.attention(q, k, v, attributes);
   if (parts.sinks) attended = recorder.attention_sink(attended, weights.get(*parts.sinks));

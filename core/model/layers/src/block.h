@@ -69,16 +69,18 @@ struct LinearAttentionParts {
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  /// Attention: q, [its gate], k, v, o; linear attention: q, k, v, z, b, a, out; convolution: b, c, x, out; MLP:
-  /// [gate,] up, down, and where that is the one that all tokens share beside experts, perhaps the gate of what it
-  /// gives; where experts are beside it, the router.
+  /// Attention: q, [its gate], k, v, o; by a latent: q or its latent and q, the latent, channels of keys that turn,
+  /// other channels of keys, v, o; linear attention: q, k, v, z, b, a, out; convolution: b, c, x, out; MLP: [gate,] up,
+  /// down, and where that is the one that all tokens share beside experts, perhaps the gate of what it gives; where
+  /// experts are beside it, the router.
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<BesideParts> beside;
   std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
   std::optional<std::uint32_t> q_norm, k_norm;
-  std::optional<std::uint32_t> sinks;  // of attention
-  std::optional<std::uint32_t> scale;  // of what the block gives
+  std::vector<std::uint32_t> latent_norms;  // of attention by a latent: [that of queries,] that of keys and values
+  std::optional<std::uint32_t> sinks;       // of attention
+  std::optional<std::uint32_t> scale;       // of what the block gives
   std::optional<LinearAttentionParts> linear_attention;
   std::optional<std::uint32_t> convolution;  // where that stands in attention's place: its weight
 };

@@ -37,6 +37,9 @@ enum class Family {
   kQwen2Moe,
   kGraniteMoe,
   kGlm4Moe,
+  kGlm4MoeLite,
+  kDeepseekV3,
+  kDeepseekV2,
   kErnie45Moe,
   kQwen3Moe,
   kOlmoe,
@@ -157,6 +160,20 @@ struct HeadShape {
       false;  // there is no v_proj: values are what k_proj gives, neither normed nor turned as keys are
 };
 
+/// Attention whose keys and values are linear in a latent of few channels (DeepSeek, arXiv 2405.04434), but for the
+/// channels of keys that turn, which all heads share. Of a query's and a key's head_dim channels these come first here,
+/// and last in files.
+struct LatentAttentionConfig {
+  std::uint32_t query_rank = 0;   // of the latent that queries are linear in; 0: in the block's input
+  std::uint32_t rank = 0;         // of keys' and values' latent
+  std::uint32_t plain_size = 0;   // channels of a head that do not turn
+  std::uint32_t turned_size = 0;  // channels that do
+  std::uint32_t value_size = 0;   // of a head of values, at most head_dim
+};
+
+/// Of the norms of latents, whatever the others have.
+inline constexpr double kLatentNormEps = 1e-6;
+
 /// Limits of what devices have: of experts and of those that a token goes to, of sizes of heads and tokens of a
 /// convolution.
 inline constexpr std::uint32_t kMaxExperts = 512;
@@ -208,6 +225,7 @@ struct ModelConfig {
   std::optional<ExpertsConfig> experts;                     // see ExpertTraits
   std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next
   std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
+  std::optional<LatentAttentionConfig> latent_attention;    // GLM-4.7-Flash, DeepSeek
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over
@@ -243,7 +261,8 @@ double stretched_theta(const ModelConfig& config, const RopeConfig& rope);
 /// What longrope multiplies cosines and sines by.
 double long_rope_amplitude(const RopeConfig& rope);
 
-/// What scores of attention are multiplied by: `attention_scale`, else 1 / sqrt(head_dim).
+/// What scores of attention are multiplied by: `attention_scale`, else 1 / sqrt(head_dim), beside a latent times the
+/// square of what mscale_all_dim makes of a stretched rotary embedding.
 double scale_of_scores(const ModelConfig& config);
 
 /// Reads and checks `folder`/config.json. Errors: InvalidArgument naming file, key, what was expected and found; a

@@ -1,10 +1,12 @@
 // Linear layers that files have as one, where model_parameters() has each of its parts: those of Phi-3, GLM 4 (gate and
-// up), Qwen3.5, Qwen3-Next and LFM2.
+// up), Qwen3.5, Qwen3-Next, LFM2 and of attention by a latent.
 //
 //   model.layers.N.self_attn.qkv_proj   the rows of q_proj, then of k_proj, then of v_proj
 //   model.layers.N.mlp.gate_up_proj     the rows of gate_proj, then of up_proj
 //   model.layers.N.self_attn.q_proj     of each head the rows of query_proj, then of gate_proj
 //   model.layers.N.conv.in_proj         the rows of b_proj, then of c_proj, then of x_proj
+//   model.layers.N.self_attn.kv_a_proj_with_mqa   the rows of latent_proj, then of turned_proj
+//   model.layers.N.self_attn.kv_b_proj  of each head the rows of key_proj, then of value_proj
 //   model.layers.N.linear_attn.in_proj_qkvz, .in_proj_ba   of each head of keys the rows of q, k, v and z, of b and a
 //   model.layers.N.linear_attn.in_proj_qkv, .conv1d (no linear layer)   the rows of q, then of k, then of v
 //

@@ -3,6 +3,9 @@
 // q_proj and k_proj, of their biases, of an adapter's B and of DoRA's magnitudes, are put in the devices' order when
 // they are read and back when they are written: of each head first the even ones, then the odd ones, then those that do
 // not turn. Scores are the same, as queries and keys are put in one order.
+//
+// Of attention by a latent a head's channels that turn come last in files, and first on devices. Its rows are those of
+// q_proj or q_b_proj, and of the part of kv_a_proj_with_mqa that turns, which is one head (fused_linears.h).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +21,9 @@ namespace rondo::model {
 struct PairedTensor {
   std::string name;
   std::uint32_t head_dim = 0;  // rows of a head
-  std::uint32_t turned = 0;    // of these, the first
+  std::uint32_t turned = 0;    // of these, on devices the first
+  std::uint32_t before = 0;    // rows of a head that files have before these
+  bool neighbours = true;      // files have pairs side by side
 };
 /// Of a model's files; none where channels are not paired so.
 std::vector<PairedTensor> paired_weights(const ModelConfig& config);

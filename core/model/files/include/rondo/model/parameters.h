@@ -106,6 +106,13 @@ struct QkNormNames {
 };
 QkNormNames qk_norm_names(const ModelConfig& config);
 
+/// The norms of latents, "self_attn.<name>": that of queries, where they have one, then that of keys and values.
+struct LatentNorm {
+  const char* name;
+  std::uint32_t width;
+};
+std::vector<LatentNorm> latent_norms(const ModelConfig& config);
+
 /// The path of the norm before the head.
 std::string last_norm_path(const ModelConfig& config);
 
@@ -196,7 +203,8 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
 std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
-/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2, proj.
+/// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2, proj,
+/// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the
