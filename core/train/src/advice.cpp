@@ -86,7 +86,7 @@ void advise_experts(const Config& config, const model::Architecture& model, Plan
   }
   run.advice.push_back(fmt::format(
       "lora_target: all adapts experts too, {:.4g} M of {:.4g} M trained parameters; {} adapts attention alone",
-      of_experts / 1e6, trained / 1e6, model::kAttentionAlone));
+      of_experts / 1e6, trained / 1e6, model::attention_alone(model.config())));
 }
 
 }  // namespace

@@ -430,7 +430,7 @@ std::string what_else_helps(const Config& config, const model::Architecture& mod
   }
   if (run.shape.holds_state) return ", or optimizer_state: host";
   if (model.method().trains_expert_factors()) {
-    return std::string(", or adapt attention alone: ") + model::kAttentionAlone;
+    return ", or adapt attention alone: " + model::attention_alone(model.config());
   }
   return {};
 }

@@ -117,6 +117,17 @@ TEST(ExpertFactors, OfQwen2Moe_AreNamedAsTensorsAlone) {
                                                     "down_proj", "shared_expert_gate"}));
 }
 
+TEST(AttentionAlone, NamesTheLayersOfTheModelsAttention) {
+  const auto text_of = [](const char* name) {
+    return attention_alone(*load_config(fs::path(RONDO_TEST_DATA) / "golden" / name / "model"));
+  };
+  EXPECT_EQ(text_of("glm4_moe"), "lora_target: q_proj,k_proj,v_proj,o_proj");
+  EXPECT_EQ(text_of("qwen3_next"), "lora_target: q_proj,k_proj,v_proj,o_proj");
+  EXPECT_EQ(text_of("lfm2_moe"), "lora_target: q_proj,k_proj,v_proj,out_proj");
+  EXPECT_EQ(text_of("glm4_moe_lite"), "lora_target: q_a_proj,q_b_proj,kv_a_proj_with_mqa,kv_b_proj,o_proj");
+  EXPECT_EQ(text_of("deepseek_v3"), "lora_target: q_proj,kv_a_proj_with_mqa,kv_b_proj,o_proj");
+}
+
 /// Of LFM2's neither; of GLM's and ERNIE's all names mean experts, and those that all share have no adapter.
 TEST(ExpertFactors, OfThoseThatABiasChooses_AreNamedAsInPeft) {
   const auto config_of = [](const char* name) {

@@ -364,7 +364,7 @@ class ExpertWords {
 };
 
 /// PEFT's layer for tensors knows less than the one for linear layers.
-absl::Status check_parameters(const LoraConfig& lora) {
+absl::Status check_parameters(const LoraConfig& lora, const std::string& example) {
   if (lora.parameters.empty()) return absl::OkStatus();
   const char* key = nullptr;
   if (lora.dropout > 0) key = "lora_dropout";
@@ -374,10 +374,18 @@ absl::Status check_parameters(const LoraConfig& lora) {
   return invalid_input(
       "{}: adapters of experts ({}) have none, as in PEFT; leave it out, or name the linear layers that get adapters, "
       "such as {}",
-      key, fmt::join(lora.parameters, ", "), kAttentionAlone);
+      key, fmt::join(lora.parameters, ", "), example);
 }
 
 }  // namespace
+
+std::string attention_alone(const ModelConfig& model) {
+  std::uint32_t block = 0;
+  while (block + 1 < model.num_layers && (is_linear(model, block) || is_convolution(model, block))) ++block;
+  std::vector<std::string> names;
+  for (const LinearModule& linear : attention_linears(model, block)) names.push_back(linear.name);
+  return fmt::format("lora_target: {}", fmt::join(names, ","));
+}
 
 bool LoraConfig::adapts_tensor(const std::string& path) const {
   return std::ranges::any_of(parameters, [&](const std::string& name) { return fits(name, path); });
@@ -461,7 +469,7 @@ absl::Status resolve_targets(const ModelConfig& model, const std::string& words,
   std::ranges::copy_if(known, std::back_inserter(lora.targets),
                        [&](const std::string& name) { return named.contains(name); });
   RONDO_RETURN_IF_ERROR(of_experts.put(lora));
-  if (parameters.empty()) return check_parameters(lora);
+  if (parameters.empty()) return check_parameters(lora, attention_alone(model));
   const std::vector<ExpertTensor> tensors = expert_tensors(model);
   if (tensors.empty()) return invalid_input("target_parameters: {} has no experts; leave it out", model.model_type);
   for (const std::string& word : words_of(parameters)) {
@@ -477,7 +485,7 @@ absl::Status resolve_targets(const ModelConfig& model, const std::string& words,
     }
     if (std::ranges::count(lora.parameters, word) == 0) lora.parameters.push_back(word);
   }
-  return check_parameters(lora);
+  return check_parameters(lora, attention_alone(model));
 }
 
 absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& folder) {
@@ -514,7 +522,7 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   config.base_model = fields.word("base_model_name_or_path", "");
   if (config.dropout >= 1.0) fields.expected("lora_dropout", "less than 1");
   RONDO_RETURN_IF_ERROR(fields.status());
-  const absl::Status known = check_parameters(config);
+  const absl::Status known = check_parameters(config, "lora_target: q_proj,k_proj,v_proj,o_proj");
   if (!known.ok()) return invalid_input("{}: {}", path.string(), std::string(known.message()));
   return config;
 }

@@ -21,8 +21,8 @@ namespace rondo::model {
 /// the names of others. A regular expression, as PEFT has it.
 inline constexpr const char* kPicturesExcluded = ".*(vision_tower|multi_modal_projector).*";
 
-/// How a mixture's adapter leaves its experts alone, for messages.
-inline constexpr const char* kAttentionAlone = "lora_target: q_proj,k_proj,v_proj,o_proj";
+/// How a mixture's adapter leaves its experts alone, for messages: "lora_target: " and the layers of attention.
+std::string attention_alone(const ModelConfig& model);
 
 struct LinearModule;
 
