@@ -402,26 +402,26 @@ TEST(CudaLower_Fault, OfAProgramThatMayMeetOne_IsClearedFirst) {
 TEST(CudaLower_Attention, WithHeadsPastTheLargest_IsRefusedByName) {
   OpList list;
   list.tokens = 16;
-  list.tensors = {{"q", {16, 2, 288}, DType::kBfloat16, TensorRole::kInput, 0},
-                  {"k", {16, 1, 288}, DType::kBfloat16, TensorRole::kInput, 1},
-                  {"v", {16, 1, 288}, DType::kBfloat16, TensorRole::kInput, 2},
+  list.tensors = {{"q", {16, 2, 544}, DType::kBfloat16, TensorRole::kInput, 0},
+                  {"k", {16, 1, 544}, DType::kBfloat16, TensorRole::kInput, 1},
+                  {"v", {16, 1, 544}, DType::kBfloat16, TensorRole::kInput, 2},
                   {"bounds", {18}, DType::kInt32, TensorRole::kBatch, 3},
-                  {"o", {16, 2, 288}, DType::kBfloat16, TensorRole::kOutput, 0},
+                  {"o", {16, 2, 544}, DType::kBfloat16, TensorRole::kOutput, 0},
                   {"lse", {16, 2}, DType::kFloat32, TensorRole::kSaved, 0}};
   list.ops = {{OpKind::kAttention, AttentionAttributes{}, {0, 1, 2, 3}, {4, 5}}};
   const absl::Status status = lower(list, {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("288"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("544"));
 }
 
 /// It does not look at the heads as attention does, which keeps them in shared memory.
 TEST(CudaLower_SinkGradient, OfLargeHeads_IsAddedChunkByChunk) {
   OpList list;
   list.tokens = 1025;
-  list.tensors = {{"o", {1025, 2, 288}, DType::kBfloat16, TensorRole::kInput, 0},
+  list.tensors = {{"o", {1025, 2, 544}, DType::kBfloat16, TensorRole::kInput, 0},
                   {"lse", {1025, 2}, DType::kFloat32, TensorRole::kInput, 1},
                   {"sinks", {2}, DType::kBfloat16, TensorRole::kWeight, 0},
-                  {"do", {1025, 2, 288}, DType::kBfloat16, TensorRole::kInput, 2},
+                  {"do", {1025, 2, 544}, DType::kBfloat16, TensorRole::kInput, 2},
                   {"dsinks", {2}, DType::kFloat32, TensorRole::kGradient, 0}};
   list.ops = {{OpKind::kAttentionSinkGradient, NoAttributes{}, {0, 1, 2, 3}, {4}}};
   ASSERT_EQ(validate(list), absl::OkStatus());
