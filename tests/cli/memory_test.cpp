@@ -181,6 +181,22 @@ TEST_F(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
   }
 }
 
+/// What a slot holds must not grow with the microbatches, of which each has slots of its own.
+TEST_F(HostMemory, OfSlotsForEachMicrobatch_IsWhatWasAnnounced) {
+  std::string records;
+  for (int i = 0; i < 64; ++i) records += R"({"text":"record )" + std::to_string(i) + "\"}\n";
+  workspace_.write("many.jsonl", records);
+  for (const std::string method : {"lora", "full"}) {
+    const Outcome outcome =
+        workspace_.run({"train", "--model=experts", "--dataset=many.jsonl", "--devices=emulated:rtx4090*2",
+                        "--schedule=zb_v", "--output_dir=" + method, "--finetuning_type=" + method, "--max_steps=3",
+                        "--gradient_accumulation_steps=64", "--save_steps=0"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const double taken = metrics_of(workspace_, method).back().at("memory").at("host").get<double>();
+    EXPECT_LE(taken, announced_host(outcome.err) + 1.3 * 1048576) << method;
+  }
+}
+
 /// Their names and places are a fifth of what a model of thousands of small tensors takes.
 TEST_F(HostMemory, OfThousandsOfTensors_IsWhatWasAnnounced) {
   ASSERT_EQ(workspace_
