@@ -101,7 +101,7 @@ absl::StatusOr<const model::TensorView*> checked_tensor(const model::TensorFiles
   return view;
 }
 
-/// SourceRows of the parts of a fused layer.
+/// Rows of the parts of a fused layer.
 absl::Status add_joined(const model::ModelConfig& config, const model::JoinedTensor& joined, const std::string& name,
                         const model::TensorFiles& files, TensorType type, Source source, Draft& draft) {
   source.turns = joined.turns;
@@ -166,8 +166,9 @@ class SourceRows {
 
 /// Into the order and the numbers that files have.
 void convert(const Source& source, std::span<const float> row, std::span<float> out) {
+  const bool moves = source.of_columns.changes();
   for (std::size_t place = 0; place < out.size(); ++place) {
-    const float value = row[source_place(place, row.size(), source.of_columns)];
+    const float value = row[moves ? source_place(place, row.size(), source.of_columns) : place];
     out[place] = source.is_decay ? -std::exp(value) : value * source.factor + source.offset;
   }
 }

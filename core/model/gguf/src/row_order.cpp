@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "names.h"
@@ -28,6 +29,23 @@ Order order_of_values(const model::ModelConfig& config, std::uint64_t kept, std:
 
 bool orders_values(const model::ModelConfig& config, const std::string& name) {
   return config.linear_attention && !config.linear_attention->joined_by_heads && is_of(name, ".linear_attn.");
+}
+
+/// A place in the part that is moved: what stands before it in the tensor, and where in [rows][columns][width].
+struct Within {
+  std::uint64_t before = 0;
+  std::uint64_t row = 0;
+  std::uint64_t column = 0;
+  std::uint64_t rest = 0;
+};
+
+/// Nothing where nothing is moved.
+std::optional<Within> find_within(std::uint64_t place, std::uint64_t places, const Order& order,
+                                  std::uint64_t columns) {
+  if (!order.changes() || place < order.kept) return std::nullopt;
+  const std::uint64_t within = (place - order.kept) % ((places - order.kept) / order.stretches);
+  if (within >= order.moved()) return std::nullopt;
+  return Within{place - within, within / order.width / columns, within / order.width % columns, within % order.width};
 }
 
 }  // namespace
@@ -60,37 +78,14 @@ bool suits(const Order& order, std::uint64_t places) {
   return (places - order.kept) / order.stretches >= order.moved();
 }
 
-namespace {
-
-/// A place in the part that is moved: what stands before it in the tensor, and where in [rows][columns][width].
-struct Within {
-  std::uint64_t before = 0;
-  std::uint64_t row = 0;
-  std::uint64_t column = 0;
-  std::uint64_t rest = 0;
-};
-
-/// False where nothing is moved.
-bool find_within(std::uint64_t place, std::uint64_t places, const Order& order, std::uint64_t columns, Within& found) {
-  if (!order.changes() || place < order.kept) return false;
-  const std::uint64_t within = (place - order.kept) % ((places - order.kept) / order.stretches);
-  if (within >= order.moved()) return false;
-  found = {place - within, within / order.width / columns, within / order.width % columns, within % order.width};
-  return true;
-}
-
-}  // namespace
-
 std::uint64_t source_place(std::uint64_t place, std::uint64_t places, const Order& order) {
-  Within at;
-  if (!find_within(place, places, order, order.outer, at)) return place;
-  return at.before + (at.column * order.inner + at.row) * order.width + at.rest;
+  const std::optional<Within> at = find_within(place, places, order, order.outer);
+  return at ? at->before + (at->column * order.inner + at->row) * order.width + at->rest : place;
 }
 
 std::uint64_t stored_place(std::uint64_t place, std::uint64_t places, const Order& order) {
-  Within at;
-  if (!find_within(place, places, order, order.inner, at)) return place;
-  return at.before + (at.column * order.outer + at.row) * order.width + at.rest;
+  const std::optional<Within> at = find_within(place, places, order, order.inner);
+  return at ? at->before + (at->column * order.outer + at->row) * order.width + at->rest : place;
 }
 
 }  // namespace rondo::gguf
