@@ -12,6 +12,7 @@ import argparse
 import json
 import time
 
+HEADS = [(32, 8, 128), (32, 32, 96), (16, 4, 256), (16, 2, 512)]  # of queries, of keys, channels: as in cuda_bench
 TRIES = 3
 RUNS = 10
 
@@ -91,8 +92,9 @@ def main():
         backends = {"PyTorch": SDPBackend.MATH}
     for peer, backend in backends.items():
         with sdpa_kernel(backend):
-            for name, flops, run in attention(torch, device, 4096 // scale, 32, 8, 128):
-                report(name, peer, flops, run)
+            for heads, kv_heads, head_dim in HEADS:
+                for name, flops, run in attention(torch, device, 4096 // scale, heads, kv_heads, head_dim):
+                    report(name, peer, flops, run)
     print(json.dumps(figures, indent=1))
 
 

@@ -77,7 +77,8 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   }
   // What softmax gives is judged by the head's own numbers: early keys are seen by many queries, and get sums of many
   // more terms than late ones.
-  const bool narrow_attention = compared.narrow_attention && desc.dtype == operands;
+  const bool attention = kind == OpKind::kAttention || kind == OpKind::kAttentionBackward;
+  const bool narrow_attention = compared.narrow_attention && attention && desc.dtype == operands;
   double of_head = 0;
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
     if (narrow_attention && i % desc.shape.back() == 0) of_head = rms_of(want, id, i, i + desc.shape.back());

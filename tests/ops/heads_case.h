@@ -20,7 +20,7 @@ struct HeadsCase {
 };
 void PrintTo(const HeadsCase& heads_case, std::ostream* stream);
 
-/// Heads of 64 and 128 channels.
+/// Heads of 64 channels and more, whole eights.
 const std::vector<HeadsCase>& heads_cases();
 
 /// The tensors of attention and its gradient.

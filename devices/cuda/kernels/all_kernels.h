@@ -29,3 +29,5 @@
 #include "rope.h"
 #include "rows.h"
 #include "update.h"
+#include "wide_attention.h"
+#include "wide_backward.h"

@@ -40,6 +40,15 @@ constexpr KernelId of_matrix(KernelId bf16_64, Storage storage, int head_dim) {
                                (head_dim == 128 ? 1 : 0));
 }
 
+/// The kernel of a family of wide_tiles.h: `bf16_128` names the family. REQUIRES: two-byte storage, kernel's heads of
+/// 128, 256 or 512, see wide_head().
+constexpr KernelId of_wide(KernelId bf16_128, Storage storage, int head) {
+  return static_cast<KernelId>(static_cast<int>(bf16_128) + (storage == Storage::kFloat16 ? 3 : 0) +
+                               (head == 512   ? 2
+                                : head == 256 ? 1
+                                              : 0));
+}
+
 /// Whether it is one of product.h.
 constexpr bool is_product(KernelId id) { return id >= KernelId::k_product_fp32 && id <= KernelId::k_product_e5m2; }
 
@@ -49,9 +58,14 @@ constexpr bool is_grouped_gradient(KernelId id) {
          (id >= KernelId::k_matrix_grouped_gradient_bf16 && id <= KernelId::k_matrix_grouped_gradient_fp16);
 }
 
-/// Whether warpgroups multiply in it (group_products.h): it may take as much shared memory as a block can have.
+/// Whether warpgroups multiply in it (group_products.h).
 constexpr bool is_of_groups(KernelId id) {
   return id >= KernelId::k_group_attention_bf16_64 && id <= KernelId::k_group_queries_fp16_128;
+}
+
+/// Whether it is of wide_tiles.h.
+constexpr bool is_wide(KernelId id) {
+  return id >= KernelId::k_wide_attention_bf16_128 && id <= KernelId::k_wide_queries_fp16_512;
 }
 
 }  // namespace rondo::devices::cuda

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "matrix_tiles.h"
+#include "running_softmax.h"
 
 namespace rondo::devices::cuda {
 
@@ -11,6 +12,7 @@ template <typename T, int kHead, bool kCapped = false>
 struct MatrixAttention {
   using Tiles = MatrixTiles<T, kHead>;
   static constexpr int kColumns8 = kForwardKeys / 8;
+  using Softmax = RunningSoftmax<kColumns8, Tiles::kSlices>;
 
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
@@ -79,18 +81,20 @@ struct MatrixAttention {
       // Whether every query sees every key of the tile; padding sees none.
       const bool whole = key + kForwardKeys - 1 <= query && first[kMatrixRows - 1] <= key;
       block.local([&](int thread) {
-        if constexpr (kCapped) cap(p.scale / p.cap, scores[thread]);
+        if constexpr (kCapped) Softmax::cap(p.scale / p.cap, scores[thread]);
         const float factor = (kCapped ? p.cap : p.scale) * kLog2E;
+        const int row = thread / kWarp * 16 + thread % kWarp / 4;
         if (whole) {
-          scale<true>(factor, first, query, key, thread, scores[thread], largest[thread]);
+          Softmax::template scale<true>(factor, first, query, key, row, thread, scores[thread], largest[thread]);
         } else {
-          scale<false>(factor, first, query, key, thread, scores[thread], largest[thread]);
+          Softmax::template scale<false>(factor, first, query, key, row, thread, scores[thread], largest[thread]);
         }
       });
       block.quad_max([&](int thread) -> float& { return largest[thread][0]; });
       block.quad_max([&](int thread) -> float& { return largest[thread][1]; });
-      block.local(
-          [&](int thread) { weigh(scores[thread], sums[thread], maximum[thread], largest[thread], total[thread]); });
+      block.local([&](int thread) {
+        Softmax::weigh(scores[thread], sums[thread], maximum[thread], largest[thread], total[thread]);
+      });
       block.wait_copies();  // and all are through with the keys
       key += kForwardKeys;
       if (key < end) block.local(fetch_keys);
@@ -113,58 +117,6 @@ struct MatrixAttention {
             total[thread][i] > 0 ? maximum[thread][i] * kLn2 + logf(total[thread][i]) : 0.0F;
       }
     });
-  }
-
- private:
-  RONDO_KERNEL static void cap(float factor, Array<FragmentC, kColumns8>& scores) {
-    RONDO_UNROLL
-    for (int n = 0; n < kColumns8; ++n) {
-      RONDO_UNROLL
-      for (int i = 0; i < 4; ++i) scores[n].x[i] = tanhf(scores[n].x[i] * factor);
-    }
-  }
-
-  /// Scores times `factor`, minus infinity where a query does not see the key, and each row's largest among a thread's.
-  template <bool kAllSeen>
-  RONDO_KERNEL static void scale(float factor, const std::int32_t* first, std::int32_t query, std::int32_t key,
-                                 int thread, Array<FragmentC, kColumns8>& scores, Array<float, 2>& largest) {
-    RONDO_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const int row = thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
-      const std::int32_t from = first[row];
-      largest[i] = -INFINITY;
-      RONDO_UNROLL
-      for (int n = 0; n < 2 * kColumns8; ++n) {
-        const std::int32_t at = key + n / 2 * 8 + 2 * (thread % 4) + n % 2;
-        float& score = scores[n / 2].x[2 * i + n % 2];
-        score = kAllSeen || (at >= from && at <= query + row) ? score * factor : -INFINITY;
-        largest[i] = fmaxf(largest[i], score);
-      }
-    }
-  }
-
-  /// Scores become weights 2^(score - maximum) by the new maximum, sums so far are brought to it.
-  RONDO_KERNEL static void weigh(Array<FragmentC, kColumns8>& scores, Array<FragmentC, Tiles::kSlices>& sums,
-                                 Array<float, 2>& maximum, Array<float, 2>& largest, Array<float, 2>& total) {
-    RONDO_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const float now = fmaxf(maximum[i], largest[i]);
-      const float from = now == -INFINITY ? 0.0F : now;  // nothing is seen so far: all weights are 0
-      const float correction = power_of_two(maximum[i] - from);
-      maximum[i] = now;
-      float sum = 0;
-      RONDO_UNROLL
-      for (int n = 0; n < 2 * kColumns8; ++n) {
-        float& score = scores[n / 2].x[2 * i + n % 2];
-        score = power_of_two(score - from);
-        sum += score;
-      }
-      total[i] = total[i] * correction + sum;
-      RONDO_UNROLL
-      for (int slice = 0; slice < 2 * Tiles::kSlices; ++slice) {
-        sums[slice / 2].x[2 * i + slice % 2] *= correction;
-      }
-    }
   }
 };
 

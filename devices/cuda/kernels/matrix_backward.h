@@ -20,11 +20,10 @@ struct MatrixBackward {
   struct Shared {
     std::uint16_t* rows[2];     // keys: k, v; queries: q, do
     std::uint16_t* columns[2];  // keys: q, do; queries: k, v
-    std::int32_t* first;        // [kMatrixRows] of the queries, at hand
-    float* lse;                 // to the base of two
-    float* delta;
+    QueryRows queries;          // kMatrixRows at most
 
-    RONDO_KERNEL explicit Shared(unsigned char* memory) {
+    RONDO_KERNEL explicit Shared(unsigned char* memory)
+        : queries(memory + 2 * (kMatrixRows + kColumns) * Tiles::kStride * 2, kMatrixRows) {
       auto* at = reinterpret_cast<std::uint16_t*>(memory);
       for (std::uint16_t*& tile : rows) {
         tile = at;
@@ -34,9 +33,6 @@ struct MatrixBackward {
         tile = at;
         at += kColumns * Tiles::kStride;
       }
-      first = reinterpret_cast<std::int32_t*>(at);
-      lse = reinterpret_cast<float*>(first + kMatrixRows);
-      delta = lse + kMatrixRows;
     }
   };
 
@@ -61,13 +57,13 @@ struct MatrixBackward {
       const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
       Tiles::fetch(shared.rows[0], kKeys ? p.k : p.q, heads, own_head, row, kMatrixRows, row_end, thread);
       Tiles::fetch(shared.rows[1], kKeys ? p.v : p.d_o, heads, own_head, row, kMatrixRows, row_end, thread);
-      if (!kKeys) fetch_queries(p, shared, row, kMatrixRows, own_head, row_end, thread);
+      if (!kKeys) shared.queries.fetch(p, row, kMatrixRows, own_head, row_end, thread);
     });
     block.wait_copies();
     if (row < real) {
       const std::int32_t end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
       for (std::int32_t head = x * of_block; head < (x + 1) * of_block; ++head) {
-        for (std::int32_t column = kKeys ? row : shared.first[0]; column < end; column += kColumns) {
+        for (std::int32_t column = kKeys ? row : shared.queries.first[0]; column < end; column += kColumns) {
           block.local([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
           block.wait_copies();
           add_pairs(block, p, shared, row, column, end, first_sums, second_sums);
@@ -85,23 +81,13 @@ struct MatrixBackward {
   }
 
  private:
-  RONDO_KERNEL static void fetch_queries(const AttentionParams& p, const Shared& shared, std::int32_t query, int count,
-                                         std::int32_t head, std::int32_t end, int thread) {
-    if (thread >= count) return;
-    const std::int32_t token = query + thread;
-    const bool real = token < end;
-    shared.first[thread] = real ? first_key(sequence_at(p.bounds, token), token, p.window) : kNoKey;
-    shared.lse[thread] = real ? p.lse[static_cast<std::int64_t>(token) * p.heads + head] * kLog2E : 0.0F;
-    shared.delta[thread] = real ? p.delta[static_cast<std::int64_t>(token) * p.heads + head] : 0.0F;
-  }
-
   RONDO_KERNEL static void fetch_columns(const AttentionParams& p, const Shared& shared, std::int32_t column,
                                          std::int32_t head, std::int32_t group, std::int32_t end, int thread) {
     const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
     const std::int32_t from_head = kKeys ? head : head / group;
     Tiles::fetch(shared.columns[0], kKeys ? p.q : p.k, heads, from_head, column, kColumns, end, thread);
     Tiles::fetch(shared.columns[1], kKeys ? p.d_o : p.v, heads, from_head, column, kColumns, end, thread);
-    if (kKeys) fetch_queries(p, shared, column, kColumns, head, end, thread);
+    if (kKeys) shared.queries.fetch(p, column, kColumns, head, end, thread);
   }
 
   /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
@@ -154,13 +140,10 @@ struct MatrixBackward {
     }
   }
 
-  /// Scores become weights e^(score - lse), as powers of two; do . v becomes scale weight (do . v - delta), with a cap
-  /// times its slope.
+  /// See QueryRows::differentiate().
   RONDO_KERNEL static void differentiate(const AttentionParams& p, const Shared& shared, std::int32_t row,
                                          std::int32_t column, std::int32_t end, int thread, ByEight<FragmentC>& weights,
                                          ByEight<FragmentC>& gradients) {
-    const float factor = (kCapped ? p.cap : p.scale) * kLog2E;
-    const float inner = kCapped ? p.scale / p.cap : 1.0F;
     RONDO_UNROLL
     for (int n = 0; n < kColumns8; ++n) {
       RONDO_UNROLL
@@ -170,16 +153,8 @@ struct MatrixBackward {
         const int query = kKeys ? at_column : at_row;  // among those at hand
         const std::int32_t query_token = kKeys ? column + at_column : row + at_row;
         const std::int32_t key_token = kKeys ? row + at_row : column + at_column;
-        const bool seen = query_token < end && key_token >= shared.first[query] && key_token <= query_token;
-        float slope = p.scale;
-        if constexpr (kCapped) {
-          const float share = tanhf(weights[n].x[i] * inner);
-          weights[n].x[i] = share;
-          slope *= 1.0F - share * share;
-        }
-        const float weight = power_of_two(seen ? weights[n].x[i] * factor - shared.lse[query] : -INFINITY);
-        gradients[n].x[i] = seen ? slope * weight * (gradients[n].x[i] - shared.delta[query]) : 0.0F;
-        weights[n].x[i] = weight;
+        const bool seen = query_token < end && key_token >= shared.queries.first[query] && key_token <= query_token;
+        shared.queries.template differentiate<kCapped>(p, query, seen, weights[n].x[i], gradients[n].x[i]);
       }
     }
   }

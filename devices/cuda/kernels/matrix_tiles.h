@@ -19,7 +19,7 @@ constexpr int backward_columns(int head_dim) { return head_dim <= 64 ? 32 : 16; 
 /// Bytes of shared memory of the forward and of the gradient kernels.
 constexpr int matrix_forward_shared(int head_dim) { return 2 * kForwardKeys * (head_dim + 8) * 2 + kMatrixRows * 4; }
 constexpr int matrix_backward_shared(int head_dim) {
-  return 2 * (kMatrixRows + backward_columns(head_dim)) * (head_dim + 8) * 2 + 3 * kMatrixRows * 4;
+  return 2 * (kMatrixRows + backward_columns(head_dim)) * (head_dim + 8) * 2 + kMatrixRows * 3 * 4;
 }
 static_assert(matrix_forward_shared(128) <= 48 * 1024 && matrix_backward_shared(128) <= 48 * 1024);
 
@@ -61,6 +61,45 @@ RONDO_KERNEL void copy_16(std::uint16_t* to, const std::uint16_t* from, bool rea
   HostLater::mine().copy(to, from, real ? 16 : 0, 16);
 #endif
 }
+
+/// What the gradient knows of the queries at hand, in shared memory.
+struct QueryRows {
+  std::int32_t* first;  // key that each sees; kNoKey: padding
+  float* lse;           // to the base of two
+  float* delta;
+
+  static constexpr int kBytes = 3 * 4;  // of a query
+
+  /// For `count` queries from `memory` on.
+  RONDO_KERNEL QueryRows(void* memory, int count)
+      : first(static_cast<std::int32_t*>(memory)), lse(reinterpret_cast<float*>(first + count)), delta(lse + count) {}
+
+  /// A thread's of the `count` queries from token `query` on, of which those from `end` on are none.
+  RONDO_KERNEL void fetch(const AttentionParams& p, std::int32_t query, int count, std::int32_t head, std::int32_t end,
+                          int thread) const {
+    if (thread >= count) return;
+    const std::int32_t token = query + thread;
+    const bool real = token < end;
+    first[thread] = real ? first_key(sequence_at(p.bounds, token), token, p.window) : kNoKey;
+    lse[thread] = real ? p.lse[static_cast<std::int64_t>(token) * p.heads + head] * kLog2E : 0.0F;
+    delta[thread] = real ? p.delta[static_cast<std::int64_t>(token) * p.heads + head] : 0.0F;
+  }
+
+  /// Of query `query` of those at hand: a score, not yet scaled, becomes its weight e^(score - lse), as a power of two,
+  /// and do . v becomes scale weight (do . v - delta), with a cap times its slope.
+  template <bool kCapped>
+  RONDO_KERNEL void differentiate(const AttentionParams& p, int query, bool seen, float& score, float& product) const {
+    float slope = p.scale;
+    if constexpr (kCapped) {
+      score = tanhf(score * (p.scale / p.cap));
+      slope *= 1.0F - score * score;
+    }
+    const float factor = (kCapped ? p.cap : p.scale) * kLog2E;
+    const float weight = power_of_two(seen ? score * factor - lse[query] : -INFINITY);
+    product = seen ? slope * weight * (product - delta[query]) : 0.0F;
+    score = weight;
+  }
+};
 
 /// What one ldmatrix of four 8 x 8 matrices of two-byte numbers gives a lane (PTX ISA, "ldmatrix"): number j holds of
 /// matrix j's row lane / 4 the elements 2 (lane % 4) and the next; kTransposed: of its column lane / 4. row_at(j, r):

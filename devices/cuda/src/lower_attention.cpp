@@ -5,13 +5,14 @@
 #include "kernels/group_attention.h"
 #include "kernels/group_backward.h"
 #include "kernels/matrix_tiles.h"
+#include "kernels/wide_attention.h"
+#include "kernels/wide_backward.h"
 #include "lowering.h"
 
 namespace rondo::devices::cuda {
 namespace {
 
 constexpr std::int64_t kBlocksWanted = 3;  // a multiprocessor
-static_assert(kGroupRows == kMatrixRows && kGroup == kMatrixThreads);
 static_assert(kSinkChunk == kTokenChunk);
 
 /// By the reads 0 and 1: q and k.
@@ -40,15 +41,20 @@ Arguments<AttentionParams> arguments_of(const Lowering& op) {
   return arguments;
 }
 
-/// Whether the kernels of group_products.h do what those of matrix_tiles.h could: they have no cap.
-bool by_groups(const Lowering& op, const AttentionParams& p) {
-  return op.options().warpgroups && p.scale > 0 && p.cap == 0.0F;
-}
+/// Which kernels do it.
+enum class Way : std::uint8_t {
+  kTiles,     // attention.h
+  kMatrices,  // matrix_tiles.h
+  kGroups,    // group_products.h, which have no cap
+  kWide,      // wide_tiles.h
+};
 
-/// Whether the kernels of matrix_tiles.h do it.
-bool by_matrices(const Lowering& op) {
-  const std::int64_t head_dim = op.in(0).shape[2];
-  return op.options().matrix_units && op.in(0).dtype != DType::kFloat32 && (head_dim == 64 || head_dim == 128);
+Way way_of(const Lowering& op, const AttentionParams& p) {
+  if (!op.options().matrix_units || op.in(0).dtype == DType::kFloat32) return Way::kTiles;
+  if (p.head_dim != 64 && p.head_dim != 128) {
+    return p.head_dim > 64 && p.head_dim % kVector == 0 ? Way::kWide : Way::kTiles;
+  }
+  return op.options().warpgroups && p.scale > 0 && p.cap == 0.0F ? Way::kGroups : Way::kMatrices;
 }
 
 absl::Status lower_forward(Lowering& op) {
@@ -58,25 +64,34 @@ absl::Status lower_forward(Lowering& op) {
   arguments.at(&AttentionParams::bounds, op.read(3)).at(&AttentionParams::o, op.write(0));
   arguments.at(&AttentionParams::lse, op.write(1));
   const Storage storage = Lowering::storage_of(op.in(0));
-  if (by_matrices(op) && by_groups(op, p)) {
-    op.launch(of_matrix(KernelId::k_group_attention_bf16_64, storage, p.head_dim),
-              {p.heads, divide_up(p.tokens, kGroupQueries), kGroupThreads, group_attention_shared(p.head_dim)},
-              arguments);
-    return absl::OkStatus();
-  }
-  if (by_matrices(op)) {
-    const KernelId kernel = p.cap > 0 ? KernelId::k_capped_attention_bf16_64 : KernelId::k_matrix_attention_bf16_64;
-    op.launch(of_matrix(kernel, storage, p.head_dim),
-              {p.heads, divide_up(p.tokens, kMatrixRows), kMatrixThreads, matrix_forward_shared(p.head_dim)},
-              arguments);
-    return absl::OkStatus();
+  using Id = KernelId;
+  switch (way_of(op, p)) {
+    case Way::kGroups:
+      op.launch(of_matrix(Id::k_group_attention_bf16_64, storage, p.head_dim),
+                {p.heads, divide_up(p.tokens, kGroupQueries), kGroupThreads, group_attention_shared(p.head_dim)},
+                arguments);
+      return absl::OkStatus();
+    case Way::kMatrices:
+      op.launch(
+          of_matrix(p.cap > 0 ? Id::k_capped_attention_bf16_64 : Id::k_matrix_attention_bf16_64, storage, p.head_dim),
+          {p.heads, divide_up(p.tokens, kMatrixRows), kMatrixThreads, matrix_forward_shared(p.head_dim)}, arguments);
+      return absl::OkStatus();
+    case Way::kWide: {
+      const int head = wide_head(p.head_dim);
+      op.launch(of_wide(Id::k_wide_attention_bf16_128, storage, head),
+                {p.heads, divide_up(p.tokens, wide_rows(head)), wide_threads(head), wide_forward_shared(head)},
+                arguments);
+      return absl::OkStatus();
+    }
+    case Way::kTiles:
+      break;
   }
   op.launch(of_storage(KernelId::k_attention_fp32, storage),
             {p.heads, divide_up(p.tokens, p.tile), kAttentionThreads, attention_shared(p.head_dim)}, arguments);
   return absl::OkStatus();
 }
 
-/// In how many parts a key head's query heads go, so that the blocks of the kernels of matrix_tiles.h fill the card.
+/// In how many parts a key head's query heads go, so that the `blocks` of a key head's keys fill the card.
 std::int32_t splits_of(std::int64_t blocks, const AttentionParams& p, std::int64_t multiprocessors) {
   const std::int32_t group = p.heads / p.kv_heads;
   std::int32_t splits = 1;
@@ -86,25 +101,45 @@ std::int32_t splits_of(std::int64_t blocks, const AttentionParams& p, std::int64
   return splits;
 }
 
-void lower_by_matrices(Lowering& op, Arguments<AttentionParams>& arguments, Storage storage) {
+/// The kernels of the gradient by keys and by queries, and what a block of either is of.
+struct GradientKernels {
+  KernelId keys;
+  KernelId queries;
+  int rows;
+  int threads;
+  int shared;
+};
+
+/// REQUIRES: not Way::kTiles.
+GradientKernels gradient_kernels(Way way, Storage storage, const AttentionParams& p) {
+  using Id = KernelId;
+  if (way == Way::kWide) {
+    const int head = wide_head(p.head_dim);
+    return {of_wide(Id::k_wide_keys_bf16_128, storage, head), of_wide(Id::k_wide_queries_bf16_128, storage, head),
+            wide_rows(head), wide_threads(head), wide_backward_shared(head)};
+  }
+  const auto of = [&](KernelId bf16_64) { return of_matrix(bf16_64, storage, p.head_dim); };
+  if (way == Way::kGroups) {
+    return {of(Id::k_group_keys_bf16_64), of(Id::k_group_queries_bf16_64), kGroupRows, kGroup,
+            group_backward_shared(p.head_dim)};
+  }
+  const bool capped = p.cap > 0;
+  return {of(capped ? Id::k_capped_keys_bf16_64 : Id::k_matrix_keys_bf16_64),
+          of(capped ? Id::k_capped_queries_bf16_64 : Id::k_matrix_queries_bf16_64), kMatrixRows, kMatrixThreads,
+          matrix_backward_shared(p.head_dim)};
+}
+
+void lower_by_matrices(Lowering& op, Way way, Arguments<AttentionParams>& arguments, Storage storage) {
   AttentionParams& p = arguments.params;
-  const std::int64_t blocks = divide_up(p.tokens, kMatrixRows);
+  const GradientKernels kernels = gradient_kernels(way, storage, p);
+  const std::int64_t blocks = divide_up(p.tokens, kernels.rows);
   p.splits = splits_of(blocks, p, op.options().multiprocessors);
   const Bytes part = static_cast<Bytes>(p.splits * op.in(1).elements()) * sizeof(float);
   if (p.splits > 1) {
     arguments.at(&AttentionParams::dk_parts, op.workspace(part)).at(&AttentionParams::dv_parts, op.workspace(part));
   }
-  const bool groups = by_groups(op, p);
-  const int shared = groups ? group_backward_shared(p.head_dim) : matrix_backward_shared(p.head_dim);
-  const Grid keys{std::int64_t{p.kv_heads} * p.splits, blocks, kMatrixThreads, shared};
-  const Grid queries{p.heads, blocks, kMatrixThreads, shared};
-  const auto kernel = [&](KernelId of_groups, KernelId of_warps, KernelId capped) {
-    return of_matrix(groups ? of_groups : p.cap > 0 ? capped : of_warps, storage, p.head_dim);
-  };
-  using Id = KernelId;
-  op.launch(kernel(Id::k_group_keys_bf16_64, Id::k_matrix_keys_bf16_64, Id::k_capped_keys_bf16_64), keys, arguments);
-  op.launch(kernel(Id::k_group_queries_bf16_64, Id::k_matrix_queries_bf16_64, Id::k_capped_queries_bf16_64), queries,
-            arguments);
+  op.launch(kernels.keys, {std::int64_t{p.kv_heads} * p.splits, blocks, kernels.threads, kernels.shared}, arguments);
+  op.launch(kernels.queries, {p.heads, blocks, kernels.threads, kernels.shared}, arguments);
   if (p.splits > 1) {
     op.launch(of_storage(KernelId::k_attention_join_fp32, storage),
               {divide_up(op.in(1).elements(), kMostThreads * kVector), 2, kMostThreads, 0}, arguments);
@@ -122,8 +157,8 @@ absl::Status lower_backward(Lowering& op) {
   const Storage storage = Lowering::storage_of(op.in(0));
   op.launch(of_storage(KernelId::k_attention_delta_fp32, storage),
             {divide_up(std::int64_t{p.tokens} * p.heads, kDeltaRows), 1, kMostThreads, 0}, arguments);
-  if (by_matrices(op)) {
-    lower_by_matrices(op, arguments, storage);
+  if (const Way way = way_of(op, p); way != Way::kTiles) {
+    lower_by_matrices(op, way, arguments, storage);
     return absl::OkStatus();
   }
   const std::int64_t tiles = divide_up(p.tokens, p.tile);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "heads_case.h"
 #include "op_case.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/cuda/cuda_device.h"
@@ -150,19 +151,13 @@ OpCase product(std::uint32_t tokens, std::int64_t outputs, std::int64_t inputs, 
   return b.result();
 }
 
-OpCase attention(std::uint32_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
-  CaseBuilder b(DType::kBfloat16, tokens);
-  b.sequences({static_cast<std::int32_t>(tokens)});
-  const Shape q_shape = {tokens, heads, head_dim};
-  const Shape kv_shape = {tokens, kv_heads, head_dim};
-  const TensorId q = b.input("q", q_shape), k = b.input("k", kv_shape), v = b.input("v", kv_shape);
-  const TensorId o = b.saved("o", q_shape), lse = b.saved_wide("lse", {tokens, heads}), d_o = b.input("do", q_shape);
-  const TensorId dq = b.output("dq", q_shape), dk = b.output("dk", kv_shape), dv = b.output("dv", kv_shape);
-  const AttentionAttributes attributes{static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))), 0};
-  b.op(OpKind::kAttention, {q, k, v, b.bounds()}, {o, lse}, attributes);
-  b.op(OpKind::kAttentionBackward, {q, k, v, o, lse, d_o, b.bounds()}, {dq, dk, dv}, attributes);
-  return b.result();
-}
+/// What peer_ops.py measures of PyTorch: heads of most models, of Phi-3, and of Gemma 3, Qwen3.5 and others.
+const HeadsCase kAttention[] = {
+    {"4096x32x8x128", 4096, {4096}, 32, 8, 128, 0},
+    {"4096x32x32x96", 4096, {4096}, 32, 32, 96, 0},
+    {"4096x16x4x256", 4096, {4096}, 16, 4, 256, 0},
+    {"4096x16x2x512", 4096, {4096}, 16, 2, 512, 0},
+};
 
 int run(std::vector<std::string> wanted) {
   auto device = cuda::open_cuda({});
@@ -191,9 +186,11 @@ int run(std::vector<std::string> wanted) {
     report.add(stopwatch, fmt::format("Product/{}/4096x4096x4096/fp8", name_of(kind)),
                product(4096, 4096, 4096, kind, DType::kBfloat16, true), 0);
   }
-  for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
-    report.add(stopwatch, fmt::format("Attention/4096x32x8x128/{}/bf16", place == 0 ? "forward" : "backward"),
-               attention(4096, 32, 8, 128), place);
+  for (const HeadsCase& heads : kAttention) {
+    for (const std::size_t place : {std::size_t{0}, std::size_t{1}}) {
+      report.add(stopwatch, fmt::format("Attention/{}/{}/bf16", heads.name, place == 0 ? "forward" : "backward"),
+                 case_of(heads, DType::kBfloat16), place);
+    }
   }
   device->reset();
   for (const bool graphs : {true, false}) report.add_sending(graphs);

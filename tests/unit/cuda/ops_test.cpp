@@ -116,13 +116,20 @@ OpCase case_of(const Parameter& parameter, Scale scale) {
   return op_descriptions()[std::get<0>(parameter)].make(std::get<1>(parameter), scale);
 }
 
+/// At odd sizes the longest heads alone are of whole eights, which go by the matrix units.
+void check_odd(Device& device, const Parameter& parameter) {
+  const OpCase op_case = case_of(parameter, Scale::kOdd);
+  const std::string name = op_descriptions()[std::get<0>(parameter)].name;
+  check_case(device, op_case, {.narrow_attention = name == "Attention_Wide"});
+}
+
 class CudaOps : public ::testing::TestWithParam<Parameter> {};
 
 TEST_P(CudaOps, OnTheFakeCard_AgreeWithTheReference) {
   cuda::testing::reset_fake();
   auto device = cuda::testing::open_fake({});
   ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(GetParam(), Scale::kOdd));
+  check_odd(**device, GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(, CudaOps, kAllCases, name_of_case);
 
@@ -269,25 +276,56 @@ TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
 /// Heads that the matrix units take: sequences that begin and end anywhere in the blocks, groups of heads, padding.
 class CudaHeads : public ::testing::TestWithParam<HeadsCase> {};
 
+/// The kernels of forward and gradient, of a card of those abilities.
+std::vector<cuda::KernelId> kernels_of(const HeadsCase& heads, DType storage, bool matrix_units, bool warpgroups) {
+  const auto steps = cuda::lower(case_of(heads, storage).list,
+                                 {.matrix_units = matrix_units, .warpgroups = warpgroups, .multiprocessors = 4});
+  std::vector<cuda::KernelId> kernels;
+  if (!steps.ok()) return kernels;
+  for (const cuda::Step& step : steps->steps) {
+    if (const auto* launch = std::get_if<cuda::LaunchStep>(&step)) kernels.push_back(launch->kernel);
+  }
+  return kernels;
+}
+
 /// Forward and both halves of the gradient, where there are warpgroups to do it.
 TEST(CudaHeadsByWarpgroups, AreLoweredToTheirKernels) {
-  const OpList list = case_of(heads_cases()[3], DType::kBfloat16).list;
   for (const bool warpgroups : {true, false}) {
-    const auto steps = cuda::lower(list, {.matrix_units = true, .warpgroups = warpgroups, .multiprocessors = 4});
-    ASSERT_EQ(steps.status(), absl::OkStatus());
-    std::size_t of_groups = 0;
-    for (const cuda::Step& step : steps->steps) {
-      const auto* launch = std::get_if<cuda::LaunchStep>(&step);
-      if (launch != nullptr && cuda::is_of_groups(launch->kernel)) ++of_groups;
-    }
-    EXPECT_EQ(of_groups, warpgroups ? 3U : 0U);
+    EXPECT_EQ(
+        std::ranges::count_if(kernels_of(heads_cases()[3], DType::kBfloat16, true, warpgroups), cuda::is_of_groups),
+        warpgroups ? 3 : 0);
   }
+}
+
+/// Heads of whole eights that are longer than 64, in 16 bits.
+TEST(CudaWideHeads, OfSizesOfTheirOwn_AreLoweredToTheMatrixUnits) {
+  const auto wide = [](std::int64_t head_dim, DType storage, bool units) {
+    const HeadsCase heads{"", 16, {16}, 2, 1, head_dim, 0};
+    return std::ranges::count_if(kernels_of(heads, storage, units, true), cuda::is_wide);
+  };
+  for (const std::int64_t head_dim : {72, 80, 96, 192, 256, 264, 512}) {
+    SCOPED_TRACE(head_dim);
+    EXPECT_EQ(wide(head_dim, DType::kBfloat16, true), 3);
+    EXPECT_EQ(wide(head_dim, DType::kFloat16, true), 3);
+    EXPECT_EQ(wide(head_dim, DType::kFloat32, true), 0);
+    EXPECT_EQ(wide(head_dim, DType::kFloat16, false), 0);
+  }
+  for (const std::int64_t head_dim : {32, 64, 100, 128}) EXPECT_EQ(wide(head_dim, DType::kBfloat16, true), 0);
+}
+
+/// Kernels of 64 and 128 are the longest cases.
+std::vector<DType> storages_of(const HeadsCase& heads_case) {
+  if (heads_case.head_dim == 64 || heads_case.head_dim == 128) return {DType::kBfloat16};
+  return {DType::kBfloat16, DType::kFloat16};
 }
 
 void check_heads(const HeadsCase& heads_case, int major, int minor, const Allowing& allowing) {
   auto device = open_fake_of(major, minor);
   ASSERT_EQ(device.status(), absl::OkStatus());
-  check_case(**device, case_of(heads_case, DType::kBfloat16), allowing);
+  for (const DType storage : storages_of(heads_case)) {
+    SCOPED_TRACE(name_of(storage));
+    check_case(**device, case_of(heads_case, storage), allowing);
+  }
 }
 
 TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
@@ -492,8 +530,10 @@ class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterfac
 
 TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
   for (const HeadsCase& heads_case : heads_cases()) {
-    SCOPED_TRACE(heads_case.name);
-    check_case(*device_, case_of(heads_case, DType::kBfloat16), {.narrow_attention = true});
+    for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
+      SCOPED_TRACE(std::string(heads_case.name) + " " + name_of(storage));
+      check_case(*device_, case_of(heads_case, storage), {.narrow_attention = true});
+    }
   }
 }
 
@@ -531,7 +571,7 @@ TEST_F(CudaRulesOnHardware, OfManyTokens_HaveTheGatesOfTheReference) {
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }
 
-TEST_P(CudaOpsOnHardware, AtOddSizes_AgreeWithTheReference) { check_case(*device_, case_of(GetParam(), Scale::kOdd)); }
+TEST_P(CudaOpsOnHardware, AtOddSizes_AgreeWithTheReference) { check_odd(*device_, GetParam()); }
 /// What a model has: rows that are whole numbers of 16 bytes, tiles that are full. Not what the reference takes minutes
 /// for.
 TEST_P(CudaOpsOnHardware, AtModelSizes_AgreeWithTheReference) {

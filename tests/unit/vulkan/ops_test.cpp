@@ -290,12 +290,7 @@ TEST_F(ProductsByMatrixUnits, OfLargeTilesOfExperts_AgreeWithTheReference) {
 
 TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
   std::vector<HeadsCase> cases = heads_cases();
-  cases.insert(cases.end(), {{"Head8", 80, {33, 40}, 2, 1, 8, 0},
-                             {"Head40", 144, {17, 100, 20}, 4, 2, 40, 0},
-                             {"Head72_Window", 160, {150}, 2, 2, 72, 21},
-                             {"Head96", 160, {70, 1, 80}, 3, 1, 96, 0},
-                             {"Head256", 96, {70, 20}, 2, 1, 256, 0},
-                             {"Head512", 48, {17, 26}, 2, 1, 512, 0}});
+  cases.insert(cases.end(), {{"Head8", 80, {33, 40}, 2, 1, 8, 0}, {"Head40", 144, {17, 100, 20}, 4, 2, 40, 0}});
   for (const HeadsCase& heads_case : cases) {
     for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
       SCOPED_TRACE(std::string(heads_case.name) + " " + name_of(storage));
