@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -11,99 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "comparison.h"
-#include "cuda_card.h"
+#include "check_case.h"
 #include "expert_descriptions.h"
-#include "fake_card.h"
-#include "fake_driver.h"
 #include "fp8_case.h"
-#include "heads_case.h"
-#include "lower.h"
-#include "op_case.h"
-#include "patience.h"
-#include "rondo/devices/cuda/cuda_device.h"
-#include "rondo/devices/reference/reference.h"
 #include "rule_cases.h"
 
 namespace rondo::devices::testing {
 namespace {
-
-using test::patience;
-
-/// A case's tensors on a device.
-class Loaded {
- public:
-  Loaded(Device& device, const OpList& list) : device_(device), list_(list) {
-    timeline_ = *device.timeline();
-    for (const TensorDesc& tensor : list.tensors) {
-      buffers_.push_back(*device.allocate(std::max<Bytes>(tensor.bytes(), 1), MemoryKind::kDevice));
-      bindings_.tensors.push_back(buffers_.back().view().part(0, tensor.bytes()));
-    }
-    bindings_.layer = 3;
-  }
-
-  void upload(const CaseMemory& memory) {
-    for (TensorId id = 0; id < list_.tensors.size(); ++id) {
-      device_.queue(QueueRole::kUp)
-          .copy(memory.bindings().tensors[id], bindings_.tensors[id], {}, {timeline_.get(), ++value_}, {"upload"});
-    }
-    ASSERT_EQ(timeline_->wait(value_, patience()), absl::OkStatus());
-  }
-  void run(const OpList& list, bool sets_gradients = false) {
-    bindings_.sets_gradients = sets_gradients;
-    auto program = device_.compile(list, plan_arena(list));
-    ASSERT_EQ(program.status(), absl::OkStatus());
-    device_.queue(QueueRole::kCompute).run(**program, bindings_, {}, {timeline_.get(), ++value_}, {"op"});
-    ASSERT_EQ(timeline_->wait(value_, patience()), absl::OkStatus());
-  }
-  void download(const CaseMemory& memory) {
-    for (TensorId id = 0; id < list_.tensors.size(); ++id) {
-      device_.queue(QueueRole::kDown)
-          .copy(bindings_.tensors[id], memory.bindings().tensors[id], {}, {timeline_.get(), ++value_}, {"download"});
-    }
-    ASSERT_EQ(timeline_->wait(value_, patience()), absl::OkStatus());
-  }
-
- private:
-  Device& device_;
-  const OpList& list_;
-  std::vector<Buffer> buffers_;
-  Bindings bindings_;
-  std::unique_ptr<Timeline> timeline_;
-  std::uint64_t value_ = 0;
-};
-
-/// See Compared.
-struct Allowing {
-  bool narrow_attention = false;
-  bool short_sums = false;
-};
-
-/// Every op of the case alone, on the reference's own inputs, which `change` may make others of.
-void check_case(Device& device, const OpCase& op_case, const Allowing& allowing = {},
-                const std::function<void(CaseMemory&)>& change = nullptr) {
-  ASSERT_EQ(validate(op_case.list), absl::OkStatus());
-  absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
-  absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
-  ASSERT_EQ(want.status(), absl::OkStatus());
-  ASSERT_EQ(got.status(), absl::OkStatus());
-  if (change) change(*want);
-  Loaded loaded(device, op_case.list);
-  for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
-    const OpList list = single_op(op_case.list, place);
-    ASSERT_NO_FATAL_FAILURE(loaded.upload(*want));
-    ASSERT_NO_FATAL_FAILURE(loaded.run(list));
-    ASSERT_NO_FATAL_FAILURE(loaded.download(*got));
-    ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
-    const Op& op = op_case.list.ops[place];
-    const Compared compared{op_case, op, op_case.list.tensors[op.reads[0]].dtype != DType::kFloat32,
-                            allowing.narrow_attention, allowing.short_sums};
-    for (const TensorId id : op.writes) expect_close(compared, id, *got, *want);
-    for (const TensorId id : op.reads) {  // the caches are written as well, nothing else is
-      if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
-    }
-  }
-}
 
 using Parameter = std::tuple<std::size_t, DType>;
 std::string name_of_case(const ::testing::TestParamInfo<Parameter>& instance) {
@@ -254,15 +167,6 @@ TEST(CudaFp8, RowsAndColumnsOfUnlikeSizes_HavePowersOfTheirOwn) {
   check_case(**device, op_case, {}, [&](CaseMemory& memory) { make_unlike(op_case, memory); });
 }
 
-/// A fake card of that compute capability.
-auto open_fake_of(int major, int minor) {
-  cuda::testing::FakeScript script;
-  script.major = major;
-  script.minor = minor;
-  cuda::testing::reset_fake(script);
-  return cuda::testing::open_fake({});
-}
-
 TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
   auto device = open_fake_of(8, 6);
   ASSERT_EQ(device.status(), absl::OkStatus());
@@ -272,73 +176,6 @@ TEST(CudaFp8, OnAnEarlierCard_IsRefusedByName) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_NE(status.message().find("'w'"), std::string::npos) << status;
 }
-
-/// Heads that the matrix units take: sequences that begin and end anywhere in the blocks, groups of heads, padding.
-class CudaHeads : public ::testing::TestWithParam<HeadsCase> {};
-
-/// The kernels of forward and gradient, of a card of those abilities.
-std::vector<cuda::KernelId> kernels_of(const HeadsCase& heads, DType storage, bool matrix_units, bool warpgroups) {
-  const auto steps = cuda::lower(case_of(heads, storage).list,
-                                 {.matrix_units = matrix_units, .warpgroups = warpgroups, .multiprocessors = 4});
-  std::vector<cuda::KernelId> kernels;
-  if (!steps.ok()) return kernels;
-  for (const cuda::Step& step : steps->steps) {
-    if (const auto* launch = std::get_if<cuda::LaunchStep>(&step)) kernels.push_back(launch->kernel);
-  }
-  return kernels;
-}
-
-/// Forward and both halves of the gradient, where there are warpgroups to do it.
-TEST(CudaHeadsByWarpgroups, AreLoweredToTheirKernels) {
-  for (const bool warpgroups : {true, false}) {
-    EXPECT_EQ(
-        std::ranges::count_if(kernels_of(heads_cases()[3], DType::kBfloat16, true, warpgroups), cuda::is_of_groups),
-        warpgroups ? 3 : 0);
-  }
-}
-
-/// Heads of whole eights that are longer than 64, in 16 bits.
-TEST(CudaWideHeads, OfSizesOfTheirOwn_AreLoweredToTheMatrixUnits) {
-  const auto wide = [](std::int64_t head_dim, DType storage, bool units) {
-    const HeadsCase heads{"", 16, {16}, 2, 1, head_dim, 0};
-    return std::ranges::count_if(kernels_of(heads, storage, units, true), cuda::is_wide);
-  };
-  for (const std::int64_t head_dim : {72, 80, 96, 192, 256, 264, 512}) {
-    SCOPED_TRACE(head_dim);
-    EXPECT_EQ(wide(head_dim, DType::kBfloat16, true), 3);
-    EXPECT_EQ(wide(head_dim, DType::kFloat16, true), 3);
-    EXPECT_EQ(wide(head_dim, DType::kFloat32, true), 0);
-    EXPECT_EQ(wide(head_dim, DType::kFloat16, false), 0);
-  }
-  for (const std::int64_t head_dim : {32, 64, 100, 128}) EXPECT_EQ(wide(head_dim, DType::kBfloat16, true), 0);
-}
-
-/// Kernels of 64 and 128 are the longest cases.
-std::vector<DType> storages_of(const HeadsCase& heads_case) {
-  if (heads_case.head_dim == 64 || heads_case.head_dim == 128) return {DType::kBfloat16};
-  return {DType::kBfloat16, DType::kFloat16};
-}
-
-void check_heads(const HeadsCase& heads_case, int major, int minor, const Allowing& allowing) {
-  auto device = open_fake_of(major, minor);
-  ASSERT_EQ(device.status(), absl::OkStatus());
-  for (const DType storage : storages_of(heads_case)) {
-    SCOPED_TRACE(name_of(storage));
-    check_case(**device, case_of(heads_case, storage), allowing);
-  }
-}
-
-TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
-  check_heads(GetParam(), 8, 9, {.narrow_attention = true});
-}
-
-TEST_P(CudaHeads, ByWarpgroupsOfTheFakeCard_AgreeWithTheReference) {
-  check_heads(GetParam(), 9, 0, {.narrow_attention = true});
-}
-
-TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) { check_heads(GetParam(), 7, 5, {}); }
-INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
-                         [](const auto& one) { return std::string(one.param.name); });
 
 /// Products and biases of a group in sizes that tiles do not divide: experts of several tiles, of one row and of none,
 /// padding.
@@ -439,33 +276,6 @@ TEST(CudaRoute, OfLogitsThatAreNoNumbers_SendsTokensToExpertsThatDiffer) {
   EXPECT_EQ(offsets[5], 27);
 }
 
-/// Sinks whose exponentials are past fp32 or nothing beside the scores', and some between; heads are whole vectors.
-void check_far_sinks(Device& device) {
-  for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
-    SCOPED_TRACE(name_of(storage));
-    CaseBuilder b(storage, 70);
-    const Shape heads = {70, 4, 64};
-    const TensorId sinks = b.weight("sinks", {4});
-    const TensorId lse = b.wide_input("lse", {70, 4});
-    const TensorId o = b.saved("o", heads);
-    const TensorId total = b.saved_wide("total", {70, 4});
-    b.op(OpKind::kAttentionSink, {b.input("attended", heads), lse, sinks}, {o, total});
-    b.op(OpKind::kAttentionSinkGradient, {o, total, sinks, b.input("do", heads)}, {b.gradient("dsinks", {4})});
-    b.result().reduction = 70;
-    check_case(device, b.result(), {}, [&](CaseMemory& memory) {
-      memory.set(sinks, 0, 300);
-      memory.set(sinks, 1, -300);
-    });
-  }
-}
-
-TEST(CudaSinks, FarFromTheScores_AreTheOnlyScoreOrNone) {
-  cuda::testing::reset_fake();
-  auto device = cuda::testing::open_fake({});
-  ASSERT_EQ(device.status(), absl::OkStatus());
-  check_far_sinks(**device);
-}
-
 void check_rule(Device& device, const RuleCase& rule, DType storage) {
   const RuleOps ops = case_of(rule, storage);
   check_case(device, ops.op_case, {}, [&](CaseMemory& memory) {
@@ -509,33 +319,12 @@ TEST(CudaRulesOfOneToken, OnTheFakeCard_GoOnFromTheState) {
   EXPECT_EQ(found, 5U);
 }
 
-class OnHardware : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string why = test::no_cuda_card(); !why.empty()) GTEST_SKIP() << why;
-    auto opened = cuda::open_cuda({});
-    ASSERT_EQ(opened.status(), absl::OkStatus());
-    device_ = *std::move(opened);
-  }
-  std::unique_ptr<Device> device_;
-};
-class CudaHeadsOnHardware : public OnHardware {};
 class CudaEncodedWeightsOnHardware : public OnHardware {};
 class CudaFp8OnHardware : public OnHardware {};
 class CudaGroupsOnHardware : public OnHardware {};
 class CudaGradientsOnHardware : public OnHardware {};
 class CudaRulesOnHardware : public OnHardware {};
-class CudaSinksOnHardware : public OnHardware {};
 class CudaOpsOnHardware : public OnHardware, public ::testing::WithParamInterface<Parameter> {};
-
-TEST_F(CudaHeadsOnHardware, OfEverySize_AgreeWithTheReference) {
-  for (const HeadsCase& heads_case : heads_cases()) {
-    for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
-      SCOPED_TRACE(std::string(heads_case.name) + " " + name_of(storage));
-      check_case(*device_, case_of(heads_case, storage), {.narrow_attention = true});
-    }
-  }
-}
 
 TEST_F(CudaGroupsOnHardware, OfEverySize_AgreeWithTheReference) {
   for (const GroupCase& group : kGroupCases) {
@@ -553,8 +342,6 @@ TEST_F(CudaFp8OnHardware, OfEverySize_AgreesWithTheReference) {
 }
 
 TEST_F(CudaGradientsOnHardware, ThatAreSet_AreWhatIsAddedToZeros) { check_set_gradients(*device_); }
-
-TEST_F(CudaSinksOnHardware, FarFromTheScores_AreTheOnlyScoreOrNone) { check_far_sinks(*device_); }
 
 TEST_F(CudaRulesOnHardware, OfEverySize_AgreeWithTheReference) {
   for (const RuleCase& rule : kRuleCases) {
