@@ -118,10 +118,18 @@ class DeviceBlock {
           : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b.x[0]), "r"(b.x[1]));
     }
 #else
-    (void)a;
-    (void)b;
-    c.x[0] = 0;
-    __trap();  // never launched on such cards
+    if constexpr (kBfloat) {
+      c.x[0] = 0;
+      __trap();  // never launched: sm_75 has units for fp16 alone
+    } else {     // by halves of what is summed over
+      RONDO_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        asm volatile(
+            "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+            : "+f"(c.x[0]), "+f"(c.x[1]), "+f"(c.x[2]), "+f"(c.x[3])
+            : "r"(a.x[2 * half]), "r"(a.x[2 * half + 1]), "r"(b.x[half]));
+      }
+    }
 #endif
   }
   /// Over the four lanes that share a row of C; all of them get it.

@@ -1,4 +1,4 @@
-// Products of a group by the matrix units (sm_80 and later), for bf16 and fp16 with rows of whole pieces of 16 bytes: a
+// Products of a group by the matrix units, for bf16 and fp16 with rows of whole pieces of 16 bytes: a
 // block 128 x 128 elements, each of its four warps 64 x 64 of them. The next part along what is summed over is copied
 // to shared memory while the one before is multiplied.
 #pragma once

@@ -1,4 +1,4 @@
-// Causal attention by the matrix units (sm_80 and later), for bf16 and fp16 and heads of 64 and 128: a block 64
+// Causal attention by the matrix units, for bf16 and fp16 and heads of 64 and 128: a block 64
 // queries, a warp 16 of them, past which the keys go by tiles with a running maximum. Scores may be capped.
 #pragma once
 

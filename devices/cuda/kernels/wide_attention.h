@@ -1,4 +1,4 @@
-// Causal attention by the matrix units (sm_80 and later) for heads that wide_tiles.h is for: a block wide_rows()
+// Causal attention by the matrix units for heads that wide_tiles.h is for: a block wide_rows()
 // queries, past which the keys go by tiles with a running maximum. Warps that share queries hand each other their
 // scores in fp32; each makes weights of all of them and adds up the values' channels of its part.
 #pragma once

@@ -34,7 +34,7 @@ bool wants_fp8_scales() {
 }
 
 /// Changes with every change of kernels or of their order that changes bits.
-constexpr int kKernelSet = 5;
+constexpr int kKernelSet = 6;
 
 class CardDevice final : public Device, private StreamWork {
  public:
@@ -162,8 +162,15 @@ absl::StatusOr<std::unique_ptr<Program>> CardDevice::compile(const OpList& list,
   RONDO_RETURN_IF_ERROR(context_->lost());
   RONDO_RETURN_IF_ERROR(context_->enter());
   const CardFacts& facts = context_->facts();
-  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {engine_.get(), facts.major >= 8, facts.warpgroups, caps_.fp8,
-                                                   fp8_scales_, facts.multiprocessors, logits_}));
+  RONDO_ASSIGN_OR_RETURN(Steps steps, lower(list, {.engine = engine_.get(),
+                                                   .float16_units = true,
+                                                   .bfloat16_units = facts.major >= 8,
+                                                   .warpgroups = facts.warpgroups,
+                                                   .fp8 = caps_.fp8,
+                                                   .fp8_scales = fp8_scales_,
+                                                   .multiprocessors = facts.multiprocessors,
+                                                   .most_shared = static_cast<Bytes>(facts.most_shared),
+                                                   .logits = logits_}));
   const Bytes needed = round_up(steps.workspace, 256);
   const MutexLock submitting(submit_lock_);
   if (workspace_ == nullptr || workspace_->size() < needed) {

@@ -76,7 +76,7 @@ absl::Status Context::load(const KernelImage& image) {
     if (found != kSuccess) return with_context(check(found, "cuModuleGetFunction"), entry);
     // These may take as much shared memory as a block can have.
     const auto id = static_cast<KernelId>(i);
-    if (!(facts_.warpgroups && is_of_groups(id)) && !(facts_.major >= 8 && is_wide(id))) continue;
+    if (!(facts_.warpgroups && is_of_groups(id)) && !is_wide(id)) continue;
     RONDO_RETURN_IF_ERROR(check(
         driver_.function_attribute(functions_[static_cast<std::size_t>(i)], kFunctionMostShared, facts_.most_shared),
         "cuFuncSetAttribute"));

@@ -50,9 +50,12 @@ enum class Way : std::uint8_t {
 };
 
 Way way_of(const Lowering& op, const AttentionParams& p) {
-  if (!op.options().matrix_units || op.in(0).dtype == DType::kFloat32) return Way::kTiles;
+  if (!op.options().has_units(op.in(0).dtype)) return Way::kTiles;
   if (p.head_dim != 64 && p.head_dim != 128) {
-    return p.head_dim > 64 && p.head_dim % kVector == 0 ? Way::kWide : Way::kTiles;
+    const int head = wide_head(p.head_dim);
+    const bool fits =
+        static_cast<Bytes>(std::max(wide_forward_shared(head), wide_backward_shared(head))) <= op.options().most_shared;
+    return p.head_dim > 64 && p.head_dim % kVector == 0 && fits ? Way::kWide : Way::kTiles;
   }
   return op.options().warpgroups && p.scale > 0 && p.cap == 0.0F ? Way::kGroups : Way::kMatrices;
 }

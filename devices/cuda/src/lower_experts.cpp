@@ -111,7 +111,7 @@ Place expert_at(const Op& op, std::size_t expert, std::int64_t matrix, std::span
 
 /// Whether the matrix units make products of such rows.
 bool by_matrix_units(const Lowering& op, std::int64_t columns, std::int64_t inner) {
-  return op.options().matrix_units && op.in(0).dtype != DType::kFloat32 && columns % 8 == 0 && inner % 8 == 0;
+  return op.options().has_units(op.in(0).dtype) && columns % 8 == 0 && inner % 8 == 0;
 }
 
 absl::Status lower_grouped(Lowering& op) {

@@ -22,7 +22,10 @@ bool is_inside(DevicePointer address, std::size_t size) {
 }
 
 /// Bytes of shared memory that a block can have.
-int most_shared_of_card() { return (card().script.major == 9 ? 227 : 99) * 1024; }
+int most_shared_of_card() {
+  const int major = card().script.major;
+  return (major == 9 ? 227 : major == 7 ? 64 : 99) * 1024;
+}
 
 // The functions, named after the driver's.
 

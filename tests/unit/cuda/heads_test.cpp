@@ -17,9 +17,8 @@ namespace {
 class CudaHeads : public ::testing::TestWithParam<HeadsCase> {};
 
 /// The kernels of forward and gradient, of a card of those abilities.
-std::vector<cuda::KernelId> kernels_of(const HeadsCase& heads, DType storage, bool matrix_units, bool warpgroups) {
-  const auto steps = cuda::lower(case_of(heads, storage).list,
-                                 {.matrix_units = matrix_units, .warpgroups = warpgroups, .multiprocessors = 4});
+std::vector<cuda::KernelId> kernels_of(const HeadsCase& heads, DType storage, const cuda::LowerOptions& options) {
+  const auto steps = cuda::lower(case_of(heads, storage).list, options);
   std::vector<cuda::KernelId> kernels;
   if (!steps.ok()) return kernels;
   for (const cuda::Step& step : steps->steps) {
@@ -28,52 +27,69 @@ std::vector<cuda::KernelId> kernels_of(const HeadsCase& heads, DType storage, bo
   return kernels;
 }
 
+/// What some cards offer.
+const cuda::LowerOptions kTuring = {.float16_units = true, .multiprocessors = 4, .most_shared = 64_KiB};
+const cuda::LowerOptions kAda = {
+    .float16_units = true, .bfloat16_units = true, .multiprocessors = 4, .most_shared = 99_KiB};
+const cuda::LowerOptions kHopper = {
+    .float16_units = true, .bfloat16_units = true, .warpgroups = true, .multiprocessors = 4, .most_shared = 227_KiB};
+
 /// Forward and both halves of the gradient, where there are warpgroups to do it.
 TEST(CudaHeadsByWarpgroups, AreLoweredToTheirKernels) {
-  for (const bool warpgroups : {true, false}) {
-    EXPECT_EQ(
-        std::ranges::count_if(kernels_of(heads_cases()[3], DType::kBfloat16, true, warpgroups), cuda::is_of_groups),
-        warpgroups ? 3 : 0);
-  }
+  const auto of_groups = [](const cuda::LowerOptions& card) {
+    return std::ranges::count_if(kernels_of(heads_cases()[3], DType::kBfloat16, card), cuda::is_of_groups);
+  };
+  EXPECT_EQ(of_groups(kHopper), 3);
+  EXPECT_EQ(of_groups(kAda), 0);
 }
 
 /// Heads of whole eights that are longer than 64, in 16 bits.
 TEST(CudaWideHeads, OfSizesOfTheirOwn_AreLoweredToTheMatrixUnits) {
-  const auto wide = [](std::int64_t head_dim, DType storage, bool units) {
+  const auto wide = [](std::int64_t head_dim, DType storage, const cuda::LowerOptions& card) {
     const HeadsCase heads{"", 16, {16}, 2, 1, head_dim, 0};
-    return std::ranges::count_if(kernels_of(heads, storage, units, true), cuda::is_wide);
+    return std::ranges::count_if(kernels_of(heads, storage, card), cuda::is_wide);
   };
   for (const std::int64_t head_dim : {72, 80, 96, 192, 256, 264, 512}) {
     SCOPED_TRACE(head_dim);
-    EXPECT_EQ(wide(head_dim, DType::kBfloat16, true), 3);
-    EXPECT_EQ(wide(head_dim, DType::kFloat16, true), 3);
-    EXPECT_EQ(wide(head_dim, DType::kFloat32, true), 0);
-    EXPECT_EQ(wide(head_dim, DType::kFloat16, false), 0);
+    for (const cuda::LowerOptions& card : {kAda, kHopper}) {
+      EXPECT_EQ(wide(head_dim, DType::kBfloat16, card), 3);
+      EXPECT_EQ(wide(head_dim, DType::kFloat16, card), 3);
+      EXPECT_EQ(wide(head_dim, DType::kFloat32, card), 0);
+    }
+    EXPECT_EQ(wide(head_dim, DType::kFloat16, kTuring), head_dim <= 128 ? 3 : 0);
+    EXPECT_EQ(wide(head_dim, DType::kBfloat16, kTuring), 0);
   }
-  for (const std::int64_t head_dim : {32, 64, 100, 128}) EXPECT_EQ(wide(head_dim, DType::kBfloat16, true), 0);
+  for (const std::int64_t head_dim : {32, 64, 100, 128}) EXPECT_EQ(wide(head_dim, DType::kBfloat16, kAda), 0);
 }
 
-/// Kernels of 64 and 128 are the longest cases.
-std::vector<DType> storages_of(const HeadsCase& heads_case) {
-  if (heads_case.head_dim == 64 || heads_case.head_dim == 128) return {DType::kBfloat16};
-  return {DType::kBfloat16, DType::kFloat16};
-}
-
-void check_heads(const HeadsCase& heads_case, int major, int minor, const Allowing& allowing) {
+void check_heads(const HeadsCase& heads_case, DType storage, int major, int minor, const Allowing& allowing) {
   auto device = open_fake_of(major, minor);
   ASSERT_EQ(device.status(), absl::OkStatus());
-  for (const DType storage : storages_of(heads_case)) {
-    SCOPED_TRACE(name_of(storage));
-    check_case(**device, case_of(heads_case, storage), allowing);
-  }
+  check_case(**device, case_of(heads_case, storage), allowing);
 }
 
 TEST_P(CudaHeads, ByMatrixUnitsOfTheFakeCard_AgreeWithTheReference) {
-  check_heads(GetParam(), 8, 9, {.narrow_attention = true});
+  check_heads(GetParam(), DType::kBfloat16, 8, 9, {.narrow_attention = true});
 }
 
-TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) { check_heads(GetParam(), 7, 5, {}); }
+TEST_P(CudaHeads, WithoutMatrixUnits_AgreeWithTheReference) { check_heads(GetParam(), DType::kBfloat16, 7, 5, {}); }
 INSTANTIATE_TEST_SUITE_P(, CudaHeads, ::testing::ValuesIn(heads_cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+/// Units for fp16 alone are those of sm_75, as far as its shared memory goes. The longest cases are left to bf16.
+class CudaFp16Heads : public CudaHeads {};
+
+std::vector<HeadsCase> heads_of_fp16() {
+  std::vector<HeadsCase> cases = heads_cases();
+  std::erase_if(cases, [](const HeadsCase& heads) { return heads.tokens > 256; });
+  return cases;
+}
+
+TEST_P(CudaFp16Heads, OnTheFakeCard_AgreeWithTheReference) {
+  const bool long_heads = GetParam().head_dim > 128;
+  check_heads(GetParam(), DType::kFloat16, long_heads ? 8 : 7, long_heads ? 6 : 5, {.narrow_attention = true});
+}
+INSTANTIATE_TEST_SUITE_P(, CudaFp16Heads, ::testing::ValuesIn(heads_of_fp16()),
                          [](const auto& one) { return std::string(one.param.name); });
 
 /// Those for which there are kernels of warpgroups.
@@ -87,7 +103,7 @@ std::vector<HeadsCase> heads_of_groups() {
 }
 
 TEST_P(CudaGroupHeads, OnTheFakeCard_AgreeWithTheReference) {
-  check_heads(GetParam(), 9, 0, {.narrow_attention = true});
+  check_heads(GetParam(), DType::kBfloat16, 9, 0, {.narrow_attention = true});
 }
 INSTANTIATE_TEST_SUITE_P(, CudaGroupHeads, ::testing::ValuesIn(heads_of_groups()),
                          [](const auto& one) { return std::string(one.param.name); });

@@ -152,7 +152,7 @@ TEST(CudaLower_GroupGradients, ThatComeFirst_AreSetByOneLaunch) {
   const OpList list = group_gradients(false);
   ASSERT_EQ(validate(list), absl::OkStatus());
   for (const bool units : {false, true}) {
-    const auto steps = lower(list, {.matrix_units = units});
+    const auto steps = lower(list, {.bfloat16_units = units});
     ASSERT_EQ(steps.status(), absl::OkStatus());
     ASSERT_EQ(steps->steps.size(), 1U);
     const auto& launch = std::get<LaunchStep>(steps->steps[0]);
