@@ -75,6 +75,10 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
     absolute +=
         (std::get<VocabularyAttributes>(compared.op.attributes).parts - 1) * kSumSoFar * rounding_of(desc.dtype);
   }
+  double rest = 0;
+  if (kind == OpKind::kAttentionBackward && id != compared.op.writes[2]) {
+    rest = rest_of_slopes(desc.shape.back(), std::get<AttentionAttributes>(compared.op.attributes).scale);
+  }
   // What softmax gives is judged by the head's own numbers: early keys are seen by many queries, and get sums of many
   // more terms than late ones.
   const bool attention = kind == OpKind::kAttention || kind == OpKind::kAttentionBackward;
@@ -83,7 +87,7 @@ inline void expect_close(const Compared& compared, TensorId id, const CaseMemory
   for (std::int64_t i = 0; i < desc.elements(); ++i) {
     if (narrow_attention && i % desc.shape.back() == 0) of_head = rms_of(want, id, i, i + desc.shape.back());
     const double allowed = std::max(of_itself * std::abs(want.get(id, i)), least_unit_of(desc.dtype)) + absolute * rms +
-                           narrow_softmax(operands) * of_head;
+                           rest + narrow_softmax(operands) * of_head;
     ASSERT_LE(std::abs(got.get(id, i) - want.get(id, i)), allowed)
         << name_of(compared.op.kind) << ": '" << desc.name << "' element " << i << " is " << got.get(id, i)
         << ", expected " << want.get(id, i) << " +- " << allowed << ", rms " << rms;

@@ -8,6 +8,7 @@
 //   sums grow like sqrt(k), so the sum of n terms errs by 2^-24 sqrt(n / 2) / sqrt(3) = 0.41 2^-24 sqrt(n) of its rms.
 //   Six standard deviations, for the largest of 10^6 elements: 2.5 units. One stage of sums is therefore 3 units.
 // - A stage that reads the result of another (scores -> softmax -> values) adds its own units.
+// - Where large sums are subtracted, what is left is judged by them: rest_of_slopes().
 #pragma once
 
 #include <algorithm>
@@ -111,6 +112,13 @@ inline double units_of(const Op& op) {
     }
   }
   return 0;
+}
+
+/// Of attention's dq and dk, beside the units: what is left of do . v - delta where the two are equal, as of a query
+/// that sees one key, whose gradient is none. Both are sums over the head, three units each of an rms that is far above
+/// the result's; times the scale and a number of k or q. The tensors' numbers have an rms near one.
+inline double rest_of_slopes(std::int64_t head_dim, double scale) {
+  return 2 * 3 * 0x1.0p-24 * static_cast<double>(head_dim) * scale;
 }
 
 /// Of the result itself.
