@@ -66,8 +66,7 @@ void main() {
       const int next = min(first + int(kPassing), last_token);
       fetch_passing(rows_of(queries, next, last_token, head, heads), held_queries);
       fetch_passing(rows_of(outputs, next, last_token, head, heads), held_outputs);
-      make_scores(0, kFirstPassing, 0);
-      make_scores(kRows, kFirstPassing + kPassing, 1);
+      make_scores();
       barrier();
       [[unroll]] for (uint eight = 0; row < kRows && eight < kColumns / 8; ++eight) {
         float weights_of_key[8];

@@ -53,8 +53,7 @@ void main() {
     const int next = min(first + int(kPassing), last_token);
     fetch_passing(rows_of(keys, next, last_token, key_head, key_heads), held_keys);
     fetch_passing(rows_of(values, next, last_token, key_head, key_heads), held_values);
-    make_scores(0, kFirstPassing, 0);
-    make_scores(kRows, kFirstPassing + kPassing, 1);
+    make_scores();
     barrier();
     [[unroll]] for (uint eight = 0; row < kRows && eight < kColumns / 8; ++eight) {
       float slopes[8];

@@ -60,7 +60,7 @@ void main() {
     barrier();
     const Rows passing = rows_of(values, first, last_token, key_head, key_heads);
     fetch_passing(passing, held);
-    make_scores(0, kFirstPassing, 0);
+    make_scores();
     barrier();
     put_passing(passing, held, kFirstPassing, exponents.z);
     fetch_passing(rows_of(keys, min(first + int(kPassing), last_token), last_token, key_head, key_heads), held);

@@ -1,8 +1,9 @@
 // What the attention kernels for a card's matrix units share. A workgroup of 2 x kParts subgroups owns kRows rows of
 // one head, queries or keys; the rows that they meet pass by, kPassing at a time. Scores, [own row][passing row], are
-// made by 2 x kParts parts and go through shared memory, where invocations turn them into weights: which invocation
-// holds which element of a matrix is the card's secret. Weights, of 16 bits again, times passing rows go to sums in
-// fp32, of which a subgroup holds kTiles x kWide tiles: half of the rows, one of kParts parts of the channels.
+// made by 2 x kParts parts, of passing rows or, where long heads leave room for few, of matrices of all kinds of
+// scores. They go through shared memory, where invocations turn them into weights: which invocation holds which element
+// of a matrix is the card's secret. Weights, of 16 bits again, times passing rows go to sums in fp32, of which a
+// subgroup holds kTiles x kWide tiles: half of the rows, one of kParts parts of the channels.
 //
 // Compiled as SPV_NV_cooperative_matrix and translated, as matmul_cooperative.comp is, so that matrices are only
 // loaded, multiplied and stored here and words of 16 bits only moved. With kScaled operands are made fp16, see
@@ -20,7 +21,7 @@
 layout(local_size_x_id = 8) in;  // 2 kParts subgroups
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kWidth = 64;    // of a head, eights
-layout(constant_id = 2) const uint kPassing = 32;  // a multiple of kSlice and of kK
+layout(constant_id = 2) const uint kPassing = 32;  // a multiple of kK, and of kSlice or less, then of kN
 layout(constant_id = 3) const uint kM = 16;
 layout(constant_id = 4) const uint kN = 16;
 layout(constant_id = 5) const uint kK = 16;
@@ -37,7 +38,8 @@ const uint kSlice = kParts * kN;  // one tile of each part: rows that pass, or c
 const uint kUnit = kSlice > kK ? kSlice : kK;
 const uint kChannels = (kWidth + kUnit - 1) / kUnit * kUnit;  // those past kWidth are zero
 const uint kWide = kChannels / kSlice;
-const uint kAcross = kPassing / kSlice;
+const bool kFewPass = kPassing < kSlice;
+const uint kAcross = kFewPass ? 1 : kPassing / kSlice;
 const uint kSums = kTiles * kWide;
 // Rows in shared memory, in pieces of 16 bytes, which matrices begin with: rows of operands differ in their banks.
 const uint kPieces = kChannels / 8;
@@ -66,7 +68,7 @@ float total_of_row(float x) {
 
 /// The subgroup's part of own rows, of passing rows, and of channels.
 uint part_of_rows() { return subgroup() / kParts * kTiles * kM; }
-uint part_of_passing() { return subgroup() % kParts * kAcross * kN; }
+uint part_of_passing() { return kFewPass ? subgroup() % kParts / OPERANDS * kN : subgroup() % kParts * kAcross * kN; }
 uint part_of_channels() { return subgroup() % kParts * kWide * kN; }
 
 const uint kReads = 4;  // eights that are under way at a time
@@ -74,7 +76,7 @@ const uint kReads = 4;  // eights that are under way at a time
 // OPERANDS and WEIGHTS, which the kernel defines: how many tensors' rows it owns and lets pass, and how many kinds of
 // weights it makes of the scores.
 shared uvec4 tiles[OPERANDS * (kRows + kPassing) * kPitch];  // own rows, then those that pass
-shared float scores[OPERANDS * kRows * kPassing];
+shared float scores[kRows * (OPERANDS * kPassing > kSlice ? OPERANDS * kPassing : kSlice)];
 shared uvec4 weights[WEIGHTS * kRows * kWeightPitch];
 shared float by_row[kRows];
 const uint kFirstPassing = OPERANDS * kRows;
@@ -95,7 +97,7 @@ void find_scales() {
       ivec4(exponent_for(largest[0]), exponent_for(largest[1]), exponent_for(largest[2]), exponent_for(largest[3]));
 }
 // Slopes, weight (dp - delta), come to 2 kWidth 2^30 of scaled numbers at most: times 2^-kSlopeBits they are fp16's.
-const int kSlopeBits = 16 + (kWidth <= 64 ? 6 : kWidth <= 128 ? 7 : 8);
+const int kSlopeBits = 16 + (kWidth <= 64 ? 6 : kWidth <= 128 ? 7 : kWidth <= 256 ? 8 : 9);
 
 /// What sums of products of q and k are multiplied by, slopes, and what those add up to; do . o beside scaled numbers.
 float score_scale() { return kScaled ? times_power(push.factors[0], -exponents.x - exponents.y) : push.factors[0]; }
@@ -162,8 +164,10 @@ void put_passing(Rows rows, uvec4 held[kReads], uint to, int exponent) {
   }
 }
 
-/// scores[at] = own rows from `own` on times passing rows from `passing` on, transposed.
-void make_scores(uint own, uint passing, uint at) {
+/// scores[at] = the subgroup's part of own rows of operand `at` times its passing rows, transposed.
+void make_scores(uint at) {
+  const uint own = at * kRows;
+  const uint passing = kFirstPassing + at * kPassing;
   Sums sums[kTiles * kAcross];
   [[unroll]] for (uint i = 0; i < kTiles * kAcross; ++i) sums[i] = Sums(0.0);
   [[unroll]] for (uint k = 0; k < kChannels; k += kK) {
@@ -184,6 +188,15 @@ void make_scores(uint own, uint passing, uint at) {
       const uint place = (part_of_rows() + i * kM) * kPassing + part_of_passing() + j * kN;
       coopMatStoreNV(sums[i * kAcross + j], scores, at * kRows * kPassing + place, kPassing, false);
     }
+  }
+}
+/// Of every operand.
+void make_scores() {
+  if (kFewPass) {
+    const uint part = subgroup() % kParts;
+    if (part < OPERANDS * (kPassing / kN)) make_scores(part % OPERANDS);
+  } else {
+    [[unroll]] for (uint at = 0; at < OPERANDS; ++at) make_scores(at);
   }
 }
 /// Eight scores of the invocation's columns.

@@ -182,33 +182,44 @@ std::uint32_t unit_invocations(const MatrixUnits& units, const MatrixUnits::Shap
   return 2 * MatrixUnits::parts(shape.n) * units.subgroup_size;
 }
 
-/// A kernel's shared memory, in bytes, for heads of `channels`, those filled up with zeros included.
-std::int64_t shared_bytes(const UnitKernel& kernel, const UnitTiles& tiles, std::int64_t channels) {
+/// A kernel's shared memory, in bytes, for heads of `channels`, those filled up with zeros included; `slice` as in
+/// attention_units.glsl.
+std::int64_t shared_bytes(const UnitKernel& kernel, const UnitTiles& tiles, std::int64_t channels, std::int64_t slice) {
   const std::int64_t own = tiles.own;
   const std::int64_t passing = tiles.passing;
   const std::int64_t known = passing * 8 + 32;  // numbers of passing rows, and largest ones
-  return 16 * kernel.operands * (own + passing) * (channels / 8 + 1) + 4 * kernel.operands * own * passing +
-         16 * kernel.weights * own * (passing / 8 + 1) + 4 * own + known;
+  return 16 * kernel.operands * (own + passing) * (channels / 8 + 1) +
+         4 * own * std::max(kernel.operands * passing, slice) + 16 * kernel.weights * own * (passing / 8 + 1) +
+         4 * own + known;
 }
 
 /// The first cut whose sums leave registers free, and its tiles a second workgroup's room on a core of 64 KiB, else the
-/// smallest that the card takes. `own` is 0 where there is none.
+/// smallest that the card takes; of heads too long for these, the first that it takes of those in which fewer rows pass
+/// than there are parts for. `own` is 0 where there is none.
 UnitTiles unit_tiles(const MatrixUnits& units, const MatrixUnits::Shape& shape, const UnitKernel& kernel,
                      std::int64_t width) {
   constexpr std::int64_t kRoomy = 32768;
   constexpr std::int64_t kFewSums = 32;  // of an invocation
-  const std::uint32_t unit = std::max(MatrixUnits::parts(shape.n) * shape.n, shape.k);
+  const std::uint32_t slice = MatrixUnits::parts(shape.n) * shape.n;
+  const std::uint32_t unit = std::max(slice, shape.k);
   const std::int64_t channels = parts_of(width, unit) * unit;
   const std::uint32_t invocations = unit_invocations(units, shape);
+  const auto bytes_of = [&](const UnitTiles& tiles) { return shared_bytes(kernel, tiles, channels, slice); };
+  const auto takes = [&](const UnitTiles& tiles) {
+    return tiles.own % (2 * shape.m) == 0 && tiles.own <= invocations && bytes_of(tiles) <= units.shared_bytes;
+  };
   UnitTiles found;
   for (const UnitTiles& tiles : {UnitTiles{64, 32}, UnitTiles{32, 32}, UnitTiles{16, 32}}) {
-    if (tiles.own % (2 * shape.m) != 0 || tiles.passing % unit != 0 || tiles.own > invocations) continue;
-    const std::int64_t bytes = shared_bytes(kernel, tiles, channels);
-    if (bytes > units.shared_bytes) continue;
+    if (tiles.passing % unit != 0 || !takes(tiles)) continue;
     found = tiles;
-    if (bytes <= kRoomy && kernel.sums * tiles.own * channels <= kFewSums * invocations) break;
+    if (bytes_of(tiles) <= kRoomy && kernel.sums * tiles.own * channels <= kFewSums * invocations) break;
   }
-  return found;
+  if (found.own != 0) return found;
+  for (const UnitTiles& tiles : {UnitTiles{32, 16}, UnitTiles{16, 16}, UnitTiles{32, 8}, UnitTiles{16, 8}}) {
+    const bool suits = tiles.passing < slice && tiles.passing % shape.n == 0 && tiles.passing % shape.k == 0;
+    if (suits && takes(tiles)) return tiles;
+  }
+  return {};
 }
 
 /// Whether operands are made fp16 for the units, see shaders/scaled.glsl.

@@ -148,6 +148,7 @@ class OnMatrixUnits : public ::testing::Test {
 
 class ProductsByMatrixUnits : public OnMatrixUnits {};
 class AttentionByMatrixUnits : public OnMatrixUnits {};
+class HeadsByMatrixUnits : public OnMatrixUnits, public ::testing::WithParamInterface<std::tuple<HeadsCase, DType>> {};
 
 /// Descriptions with products, of which the head's loss is one.
 std::vector<std::size_t> with_products() {
@@ -288,16 +289,21 @@ TEST_F(ProductsByMatrixUnits, OfLargeTilesOfExperts_AgreeWithTheReference) {
   }
 }
 
-TEST_F(AttentionByMatrixUnits, OfEverySize_AgreesWithTheReference) {
+TEST_P(HeadsByMatrixUnits, OfEverySize_AgreeWithTheReference) {
+  expect(case_of(std::get<0>(GetParam()), std::get<1>(GetParam())));
+}
+
+std::vector<HeadsCase> heads_of_units() {
   std::vector<HeadsCase> cases = heads_cases();
   cases.insert(cases.end(), {{"Head8", 80, {33, 40}, 2, 1, 8, 0}, {"Head40", 144, {17, 100, 20}, 4, 2, 40, 0}});
-  for (const HeadsCase& heads_case : cases) {
-    for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
-      SCOPED_TRACE(std::string(heads_case.name) + " " + name_of(storage));
-      expect(case_of(heads_case, storage));
-    }
-  }
+  return cases;
 }
+INSTANTIATE_TEST_SUITE_P(, HeadsByMatrixUnits,
+                         ::testing::Combine(::testing::ValuesIn(heads_of_units()),
+                                            ::testing::Values(DType::kBfloat16, DType::kFloat16)),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param).name) + "_" + name_of(std::get<1>(one.param));
+                         });
 
 /// Scores that grow so much from tile to tile that sums are scaled.
 TEST_F(AttentionByMatrixUnits, OfSharpWeights_AgreesWithTheReference) {
