@@ -8,10 +8,10 @@
 
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
-#include "rondo/model/expert_factors.h"
 #include "rondo/offload/optimizer_state.h"
 #include "rondo/schedule/batch.h"
 #include "rondo/schedule/programs.h"
+#include "rondo/train/weights.h"
 
 namespace rondo::train {
 namespace {
@@ -112,16 +112,6 @@ absl::StatusOr<Bytes> count_drivers(const Loader::Lengths& lengths, const TryPro
   return machine.opened_drivers + now - std::min(now, before);
 }
 
-/// What the largest factor of experts is put in order in when an adapter is written (join_expert_factors()).
-Bytes written_at_once(const model::Architecture& model) {
-  if (!model.method().trains_expert_factors()) return 0;
-  std::uint64_t most = 0;
-  for (const model::ExpertFactors& factors : model::expert_factors(model.config(), *model.method().lora)) {
-    most = std::max(most, factors.stored_rows() * factors.rank * factors.experts);
-  }
-  return most * sizeof(float);
-}
-
 /// What models of thousands of small tensors (experts') take beside their numbers.
 Bytes of_tensors(const Config& config, const model::Architecture& model) {
   const offload::OptimizerSettings optimizer = optimizer_of(config);
@@ -183,7 +173,7 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
   if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
   if (const Bytes writing = written_at_once(model); writing > 0) {
-    machine.shape.host_taken.emplace_back("writing adapters", writing);
+    machine.shape.host_taken.emplace_back("writing", writing);
   }
   machine.shape.host_taken.emplace_back("names of tensors", of_tensors(config, model));
   Bytes libraries = 0;

@@ -83,6 +83,9 @@ absl::Status init_magnitudes(const model::Architecture& model, const model::Para
   return absl::OkStatus();
 }
 
+/// Of a parameter's state on its way to a file.
+constexpr Bytes kPiece = 1_MiB;
+
 /// fp16 rounds larger numbers to infinity.
 constexpr float kLeastInfiniteHalf = 65520;
 
@@ -175,21 +178,48 @@ absl::Status fill(const model::Parameter& parameter, const model::TensorView& te
 
 std::vector<std::uint64_t> file_shape(const devices::Shape& shape) { return {shape.begin(), shape.end()}; }
 
-absl::Status write_adapter(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
-                           const std::filesystem::path& folder) {
+/// The parameters of a result, each as a tensor.
+struct Result {
   std::vector<model::TensorToWrite> tensors;
   std::vector<model::ParameterId> ids;
+};
+
+Result adapter_tensors(const model::Architecture& model) {
+  Result result;
   for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
     const model::Parameter& parameter = model.parameters()[id];
     if (!is_factor(parameter) && !parameter.of_adapter) continue;
-    tensors.push_back({adapter_name_of(parameter), model::WeightType::kFloat32, file_shape(parameter.shape)});
-    ids.push_back(id);
+    result.tensors.push_back({adapter_name_of(parameter), model::WeightType::kFloat32, file_shape(parameter.shape)});
+    result.ids.push_back(id);
   }
+  return result;
+}
+
+/// What experts are chosen by is fp32 in the files of transformers too.
+model::WeightType type_in_files(const model::Parameter& parameter, devices::DType dtype) {
+  return file_type(parameter.kind == model::WeightKind::kChoiceBias ? devices::DType::kFloat32 : dtype);
+}
+
+Result model_tensors(const model::Architecture& model) {
+  Result result;
+  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
+    const model::Parameter& parameter = model.parameters()[id];
+    if (is_factor(parameter)) continue;
+    result.tensors.push_back({model::name_in_text_model(parameter.name), type_in_files(parameter, model.method().dtype),
+                              file_shape(parameter.shape)});
+    result.ids.push_back(id);
+  }
+  return result;
+}
+
+absl::Status write_adapter(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
+                           const std::filesystem::path& folder) {
+  Result result = adapter_tensors(model);
   const auto produce = [&](std::size_t i, const model::TensorSink& sink) {
-    return read_pieces(store, ids[i], offload::StateArray::kMaster, sink);
+    return read_pieces(store, result.ids[i], offload::StateArray::kMaster, sink);
   };
   model::LoraConfig config = *model.method().lora;
-  const model::WritePlan plan = model::stored_factors(model.config(), config, {std::move(tensors), produce});
+  const model::WritePlan plan = model::stored_factors(model.config(), config, {std::move(result.tensors), produce});
   RONDO_RETURN_IF_ERROR(
       model::write_safetensors(folder / "adapter_model.safetensors", plan.tensors, {{"format", "pt"}}, plan.produce));
   config.base_model = base.origin().string();
@@ -216,26 +246,14 @@ absl::Status read_rounded(offload::ParameterStore& store, model::ParameterId id,
   return file_type(store.dtype_of(id)) == type ? sink(bytes) : round(bytes);
 }
 
-/// Of a parameter in a model's files: what experts are chosen by is fp32 in those of transformers too.
-model::WeightType type_in_files(const model::Parameter& parameter, const offload::ParameterStore& store) {
-  return file_type(parameter.kind == model::WeightKind::kChoiceBias ? devices::DType::kFloat32 : store.dtype());
-}
-
 absl::Status write_model(const model::Architecture& model, offload::ParameterStore& store, const Documents& base,
                          const std::filesystem::path& folder) {
-  std::vector<model::TensorToWrite> tensors;
-  std::vector<model::ParameterId> ids;
-  for (model::ParameterId id = 0; id < model.parameters().size(); ++id) {
-    const model::Parameter& parameter = model.parameters()[id];
-    if (is_factor(parameter)) continue;
-    tensors.push_back(
-        {model::name_in_text_model(parameter.name), type_in_files(parameter, store), file_shape(parameter.shape)});
-    ids.push_back(id);
-  }
+  Result result = model_tensors(model);
   const auto produce = [&](std::size_t i, const model::TensorSink& sink) {
-    return read_rounded(store, ids[i], type_in_files(model.parameters()[ids[i]], store), sink);
+    const model::ParameterId id = result.ids[i];
+    return read_rounded(store, id, type_in_files(model.parameters()[id], store.dtype()), sink);
   };
-  const model::WritePlan plan = model::stored_weights(model.config(), {std::move(tensors), produce});
+  const model::WritePlan plan = model::stored_weights(model.config(), {std::move(result.tensors), produce});
   RONDO_RETURN_IF_ERROR(model::write_sharded_safetensors(folder, plan.tensors, plan.produce));
   model::ModelConfig config = model.config();
   config.weight_type = file_type(store.dtype());
@@ -266,9 +284,22 @@ absl::Status for_pieces(const model::TensorView& tensor,
   return absl::OkStatus();
 }
 
+Bytes written_at_once(const model::Architecture& model) {
+  Bytes piece = 0;
+  for (const model::Parameter& parameter : model.parameters()) {
+    if (parameter.trained) piece = std::max<Bytes>(piece, parameter.elements() * sizeof(float));
+  }
+  if (piece == 0) return 0;
+  piece = std::min(piece, kPiece);
+  const model::MethodSpec& method = model.method();
+  if (method.lora)
+    return piece + model::stored_factors(model.config(), *method.lora, {adapter_tensors(model).tensors, {}}).held;
+  const Bytes rounded = method.dtype == devices::DType::kFloat32 ? 0 : piece / 2;
+  return piece + rounded + model::stored_weights(model.config(), {model_tensors(model).tensors, {}}).held;
+}
+
 absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, offload::StateArray which,
                          const model::TensorSink& sink) {
-  constexpr Bytes kPiece = 1_MiB;  // the plan leaves it out: no more than what threads and caches vary by
   const Bytes size =
       which == offload::StateArray::kMaster ? store.specs()[id].elements * sizeof(float) : store.moment_size(id, which);
   std::vector<std::byte> piece;

@@ -82,9 +82,10 @@ TEST(PairedRows, Written_AreAsTheyWere) {
   };
   const TensorFiles weights = *open_weights(config, kErnie / "model");
   const TensorFiles stored = *TensorFiles::open_model(kErnie / "model");
-  for (const auto& [name, values] : numbers_in_plan(stored_weights(config, plan_of(weights)))) {
-    EXPECT_EQ(values, numbers_of(stored, name)) << name;
-  }
+  const WritePlan plan = stored_weights(config, plan_of(weights));
+  for (const auto& [name, values] : numbers_in_plan(plan)) EXPECT_EQ(values, numbers_of(stored, name)) << name;
+  // As it comes, and in order.
+  EXPECT_EQ(plan.held, 2 * sizeof(float) * weights.find("model.layers.0.self_attn.q_proj.weight")->elements());
   const fs::path file = kErnie / "adapter" / "adapter_model.safetensors";
   const TensorFiles factors = *open_factors(config, lora, file);
   const TensorFiles stored_ones = *TensorFiles::open_file(file);

@@ -152,6 +152,8 @@ TEST(StackedExperts, WrittenAgain_AreTheSameFile) {
     return absl::OkStatus();
   });
   plan = stored_weights(config, std::move(plan));
+  // An expert's gate and up in turns, and one of them before.
+  EXPECT_EQ(plan.held, 3 * 2 * files.find("model.layers.0.mlp.experts.0.gate_proj.weight")->elements());
   const absl::Status written = write_sharded_safetensors(folder, plan.tensors, plan.produce);
   ASSERT_TRUE(written.ok()) << written;
   const auto again = *TensorFiles::open_model(folder);

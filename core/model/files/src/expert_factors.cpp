@@ -10,6 +10,7 @@
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/stacked_experts.h"
+#include "safetensors_header.h"
 
 namespace rondo::model {
 namespace {
@@ -209,7 +210,12 @@ WritePlan join_expert_factors(const ModelConfig& config, const LoraConfig& lora,
     }
   }
   WritePlan out;
-  for (const StoredFactor& one : stored) out.tensors.push_back(one.tensor);
+  out.held = plan.held;
+  for (const StoredFactor& one : stored) {
+    out.tensors.push_back(one.tensor);
+    const Bytes whole = one.placings.empty() ? 0 : tensor_bytes(one.tensor.type, one.tensor.shape).value_or(0);
+    out.held = std::max(out.held, plan.held + whole);
+  }
   out.produce = [stored = std::move(stored), produce = std::move(plan.produce)](
                     std::size_t index, const TensorSink& sink) -> absl::Status {
     const StoredFactor& one = stored[index];

@@ -8,6 +8,7 @@
 #include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
+#include "safetensors_header.h"
 
 namespace rondo::model {
 namespace {
@@ -69,7 +70,8 @@ void add_joined(const LinearModule& linear, const std::function<std::string(cons
 /// What a joined tensor is written from: tensors of a plan, and where these take turns the bytes of each in one.
 struct Sources {
   std::vector<std::size_t> tensors;
-  std::vector<std::size_t> bytes_of_turn;
+  std::vector<std::size_t> bytes_of_turn;  // of each; empty: one stands behind the other
+  std::size_t turns = 1;
 };
 
 std::vector<std::size_t> bytes_of_turn(const JoinedTensor& joined, const TensorToWrite& first) {
@@ -84,7 +86,7 @@ std::vector<std::size_t> bytes_of_turn(const JoinedTensor& joined, const TensorT
 absl::Status produce_in_turns(const Sources& sources, const TensorProducer& produce, const TensorSink& sink) {
   std::vector<std::vector<std::byte>> parts(sources.tensors.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    RONDO_RETURN_IF_ERROR(collect(produce, sources.tensors[i], parts[i]));
+    RONDO_RETURN_IF_ERROR(collect(produce, sources.tensors[i], sources.bytes_of_turn[i] * sources.turns, parts[i]));
   }
   for (std::size_t turn = 0; turn * sources.bytes_of_turn[0] < parts[0].size(); ++turn) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -156,6 +158,7 @@ WritePlan join_tensors(const std::vector<JoinedTensor>& joined, WritePlan plan) 
   std::map<std::string, std::size_t> index_of;
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) index_of[plan.tensors[i].name] = i;
   WritePlan out;
+  out.held = plan.held;
   std::vector<Sources> sources;  // of each tensor
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     const auto whole = whole_of.find(plan.tensors[i].name);
@@ -168,8 +171,12 @@ WritePlan join_tensors(const std::vector<JoinedTensor>& joined, WritePlan plan) 
     if (plan.tensors[i].name != tensor.parts.front().name) continue;  // written with the first
     Sources& own = sources.emplace_back();
     for (const JoinedTensor::Part& part : tensor.parts) own.tensors.push_back(index_of.at(part.name));
-    if (tensor.turns > 1) own.bytes_of_turn = bytes_of_turn(tensor, plan.tensors[i]);
     out.tensors.push_back({tensor.name, plan.tensors[i].type, shape_of(tensor, plan.tensors[i].shape)});
+    if (tensor.turns == 1) continue;
+    own.turns = tensor.turns;
+    own.bytes_of_turn = bytes_of_turn(tensor, plan.tensors[i]);
+    const TensorToWrite& joint = out.tensors.back();
+    out.held = std::max(out.held, plan.held + tensor_bytes(joint.type, joint.shape).value_or(0));
   }
   out.produce = [sources = std::move(sources), produce = std::move(plan.produce)](
                     std::size_t index, const TensorSink& sink) -> absl::Status {

@@ -8,6 +8,7 @@
 #include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
+#include "safetensors_header.h"
 
 namespace rondo::model {
 namespace {
@@ -95,13 +96,20 @@ WritePlan pair_rows(const std::vector<PairedTensor>& paired, WritePlan plan) {
     if (found != paired.end()) of_index[i] = *found;
   }
   std::vector<std::uint64_t> rows;
-  for (const TensorToWrite& tensor : plan.tensors) rows.push_back(tensor.shape.front());
-  plan.produce = [of_index = std::move(of_index), rows = std::move(rows), produce = std::move(plan.produce)](
-                     std::size_t index, const TensorSink& sink) -> absl::Status {
+  std::vector<std::size_t> bytes;
+  const Bytes held = plan.held;
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    const TensorToWrite& tensor = plan.tensors[i];
+    rows.push_back(tensor.shape.front());
+    bytes.push_back(tensor_bytes(tensor.type, tensor.shape).value_or(0));
+    if (of_index[i].head_dim > 0) plan.held = std::max(plan.held, held + 2 * bytes.back());
+  }
+  plan.produce = [of_index = std::move(of_index), rows = std::move(rows), bytes = std::move(bytes),
+                  produce = std::move(plan.produce)](std::size_t index, const TensorSink& sink) -> absl::Status {
     const PairedTensor& one = of_index[index];
     if (one.head_dim == 0) return produce(index, sink);
     std::vector<std::byte> whole;
-    RONDO_RETURN_IF_ERROR(collect(produce, index, whole));
+    RONDO_RETURN_IF_ERROR(collect(produce, index, bytes[index], whole));
     const std::size_t row = whole.size() / rows[index];
     std::vector<std::byte> stored(whole.size());
     for (std::uint64_t r = 0; r < rows[index]; ++r) {

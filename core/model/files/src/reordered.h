@@ -34,9 +34,11 @@ std::function<void(std::uint64_t, std::span<float>)> decode_runs(TensorView whol
   };
 }
 
-/// All bytes of a plan's tensor.
-inline absl::Status collect(const TensorProducer& produce, std::size_t index, std::vector<std::byte>& out) {
+/// All bytes of a plan's tensor, which are `bytes`.
+inline absl::Status collect(const TensorProducer& produce, std::size_t index, std::size_t bytes,
+                            std::vector<std::byte>& out) {
   out.clear();
+  out.reserve(bytes);  // grown by halves it would be held twice at times
   return produce(index, [&](std::span<const std::byte> piece) {
     out.insert(out.end(), piece.begin(), piece.end());
     return absl::OkStatus();

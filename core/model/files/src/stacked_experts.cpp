@@ -289,6 +289,9 @@ struct Turned {
   std::uint64_t columns;
   bool transposed;
 
+  /// What write() holds: all parts, and one of them once more.
+  Bytes held(std::uint64_t element) const { return (parts.size() + 1) * rows * columns * element; }
+
   absl::Status write(const TensorProducer& produce, std::uint64_t element, const TensorSink& sink) const {
     const std::uint64_t turns = parts.size();
     const std::uint64_t row_step = transposed ? turns : columns * turns;
@@ -296,7 +299,7 @@ struct Turned {
     std::vector<std::byte> out(turns * rows * columns * element);
     std::vector<std::byte> in;
     for (std::uint64_t part = 0; part < turns; ++part) {
-      RONDO_RETURN_IF_ERROR(collect(produce, parts[part], in));
+      RONDO_RETURN_IF_ERROR(collect(produce, parts[part], rows * columns * element, in));
       if (in.size() * turns != out.size()) return internal_error("a part of a stack has {} bytes", in.size());
       for (std::uint64_t row = 0; row < rows; row += kTile) {
         for (std::uint64_t c = 0; c < columns; ++c) {
@@ -422,7 +425,13 @@ WritePlan stack_experts(const ModelConfig& config, WritePlan plan) {
   if (!has_stacked_experts(config)) return plan;
   const auto stored = std::make_shared<std::vector<Stored>>(Stacker(config, plan).take());
   WritePlan out;
-  for (const Stored& one : *stored) out.tensors.push_back(one.tensor);
+  out.held = plan.held;
+  for (const Stored& one : *stored) {
+    out.tensors.push_back(one.tensor);
+    for (const Turned& part : one.parts) {
+      out.held = std::max(out.held, plan.held + part.held(weight_type_size(one.tensor.type)));
+    }
+  }
   out.produce = [stored, produce = std::move(plan.produce)](std::size_t index, const TensorSink& sink) -> absl::Status {
     const Stored& one = (*stored)[index];
     if (one.parts.empty()) return produce(one.plain, sink);

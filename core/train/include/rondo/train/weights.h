@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "rondo/base/documents.h"
+#include "rondo/base/units.h"
 #include "rondo/model/adapter.h"
 #include "rondo/model/architecture.h"
 #include "rondo/model/safetensors.h"
@@ -29,6 +30,10 @@ absl::Status for_pieces(const model::TensorView& tensor,
 /// `sink`.
 absl::Status read_pieces(offload::ParameterStore& store, model::ParameterId id, offload::StateArray which,
                          const model::TensorSink& sink);
+
+/// What write_result() and the state beside it in a checkpoint hold of main memory at once, at most: pieces on their
+/// way, and tensors that files have in another order.
+Bytes written_at_once(const model::Architecture& model);
 
 /// Fills every base weight of the store from `files` and, where given, the adapter's factors from `adapter`. Errors:
 /// InvalidArgument naming file and tensor of a number that is not finite, or that fp16 cannot hold.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rondo/base/units.h"
 #include "rondo/model/adapter.h"
 #include "rondo/model/config.h"
 #include "rondo/model/safetensors.h"
@@ -25,6 +26,7 @@ absl::StatusOr<TensorFiles> open_factors(const ModelConfig& config, const LoraCo
 struct WritePlan {
   std::vector<TensorToWrite> tensors;
   TensorProducer produce;
+  Bytes held = 0;  // of what files have in another order, the most that `produce` holds at once
 };
 
 /// The same numbers as files of the model have them, under names of name_in_text_model(). REQUIRES: all of
