@@ -53,7 +53,7 @@ TEST(HostLimit, BelowWhatTheRunAnnounces_IsRefusedBeforeIt) {
   EXPECT_EQ(enough.status, 0) << enough.err;
 
   const double planned = json_of(run({"plan"}, "--json")).at("host_peak_bytes").get<double>();
-  EXPECT_NEAR(planned, announced, 1.3 * 1048576);
+  EXPECT_NEAR(planned, announced, 0.4 * 1048576);
 }
 
 TEST(HostLimit, OfEvaluationAndAnswers_IsHeldOrRefused) {

@@ -86,6 +86,7 @@ Json names_of(const std::vector<devices::DType>& dtypes) {
 }  // namespace
 
 absl::StatusOr<PlanView> run_plan(const Config& config) {
+  devices::CalibrationStore store = devices::CalibrationStore::of_user();  // open in a run too: it takes some memory
   RONDO_ASSIGN_OR_RETURN(Machine machine, open_machine(config));
   RONDO_ASSIGN_OR_RETURN(const OpenModel open, open_model(config, Purpose::kTrain, false));
   Loader::Lengths lengths = assumed_lengths(config);
@@ -102,7 +103,6 @@ absl::StatusOr<PlanView> run_plan(const Config& config) {
     lengths = lengths_of_run(loader, steps, evaluation);
     text_and_data = memory_beside_drivers(machine) + loader.order_bytes();  // a run makes batches ahead with another
   }
-  devices::CalibrationStore store = devices::CalibrationStore::of_user();
   RONDO_RETURN_IF_ERROR(count_host_taken(config, *open.architecture, lengths, text_and_data, machine));
   if (machine.phantom) {
     view.notes.emplace_back(

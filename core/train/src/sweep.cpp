@@ -40,10 +40,9 @@ class PlanSweep {
 
   absl::Status open_pool(const Config& config, std::vector<std::string>& notes) {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
-    devices::CalibrationStore store = devices::CalibrationStore::of_user();
     RONDO_ASSIGN_OR_RETURN(const Loader::Lengths lengths, lengths_of(config));
     RONDO_RETURN_IF_ERROR(count_host_taken(config, *model_.architecture, lengths, text_and_data_, *machine_));
-    calibrate(*model_.architecture, lengths, optimizer_of(config), *machine_, store,
+    calibrate(*model_.architecture, lengths, optimizer_of(config), *machine_, speeds_,
               [&](const std::string& note) { notes.push_back(note); });
     return absl::OkStatus();
   }
@@ -68,6 +67,7 @@ class PlanSweep {
     return lengths_of_run(loader, steps, evaluation);
   }
 
+  devices::CalibrationStore speeds_ = devices::CalibrationStore::of_user();
   OpenModel model_;
   std::optional<RunData> data_;
   Bytes text_and_data_ = 0;
