@@ -33,7 +33,7 @@ TEST(LostDevice, OneOfTwo_IsToldAndChangesNoNumber) {
   ASSERT_EQ(whole.status, 0) << whole.err;
   const Outcome outcome = workspace.run(on("emulated:cards.yaml#bad,emulated:cards.yaml#good", "out"));
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("emulated:bad:0 is lost"), HasSubstr("1 of 2 devices left")));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("emulated:bad:0 is lost ('"), HasSubstr("1 of 2 devices left")));
   const std::vector<Json> expected = metrics_of(workspace, "whole");
   const std::vector<Json> found = metrics_of(workspace, "out");
   ASSERT_EQ(found.size(), expected.size());

@@ -301,7 +301,10 @@ Worker* Crew::worker_at(std::size_t i) const {
 }
 
 std::string Crew::describe(const Loss& loss) const {
-  return fmt::format("{} is lost ({})", own_parts_.devices[loss.device].device->caps().name, message_of(loss.why));
+  const std::string& name = own_parts_.devices[loss.device].device->caps().name;
+  std::string why = message_of(loss.why);
+  while (why.starts_with(name + ": ")) why.erase(0, name.size() + 2);  // devices and workers both name it
+  return fmt::format("{} is lost ({})", name, why);
 }
 
 void Crew::note_others() {
