@@ -173,6 +173,8 @@ class Profiler {
     const auto periods = static_cast<double>(config_.steps - 1);
     double speeds = 0;
     double working = 0;
+    // Sums of spans that fill a period may round to a little more than it.
+    const auto share = [whole](double worked) { return std::min(worked / whole, 1.0); };
     Json devices = Json::array();
     for (partition::DeviceIndex i = 0; i < machine_.pool.size(); ++i) {
       const devices::Device& device = *machine_.pool[i].device;
@@ -182,13 +184,13 @@ class Profiler {
         times = times_[static_cast<std::size_t>(found - names_.begin())];
         const double speed = machine_.pool[i].profile.speed(run_.work.dtype);
         speeds += speed;
-        working += speed * times.queues[0] / whole;
+        working += speed * share(times.queues[0]);
       }
       devices.push_back({{"name", device.caps().name},
-                         {"busy", times.queues[0] / whole},
+                         {"busy", share(times.queues[0])},
                          {"peak_bytes", device.peak_bytes()},
-                         {"up_busy", times.queues[1] / whole},
-                         {"down_busy", times.queues[2] / whole},
+                         {"up_busy", share(times.queues[1])},
+                         {"down_busy", share(times.queues[2])},
                          {"phases", phases_json(times.phases, periods)},
                          {"predicted_phases", phases_json(predicted_phases(i), 1)}});
     }
