@@ -1,5 +1,5 @@
-// What attention and its gradient by the matrix units share: tiles of rows, fragments of them, products. bf16 from sm_80
-// on, fp16 from sm_75 on.
+// What attention and its gradient by the matrix units share: tiles of rows, fragments of them, products. bf16 from
+// sm_80 on, fp16 from sm_75 on.
 //
 // Products have fp32 sums. What the softmax and its gradient give is rounded to the tensors' type before it is
 // multiplied, as transformers and FlashAttention do. A block has four warps of 16 rows each. No atomics: the gradient
