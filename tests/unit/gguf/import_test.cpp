@@ -100,9 +100,10 @@ TEST_P(ImportModel, Q8_IsNear) {
 INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                          testing::Values("llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
                                          "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text",
-                                         "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe",
-                                         "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
-                                         "ernie4_5", "glm4", "lfm2", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next"),
+                                         "gemma4_text", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe",
+                                         "lfm2_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
+                                         "seed_oss", "ernie4_5", "glm4", "lfm2", "qwen3_5_text", "qwen3_5_moe_text",
+                                         "qwen3_next"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {

@@ -97,6 +97,41 @@ TEST(ImportTokenizer, PublishedKinds_GiveTheSameIds) {
   }
 }
 
+/// What readers know as gemma4's goes by merges as they stand, with a bos whatever the file says.
+TEST(ImportTokenizer, OfGemma4_GivesTheSameIds) {
+  model::ModelConfig config;
+  config.family = model::Family::kGemma4;
+  config.vocab_size = 1000;
+  config.bos_token_id = 1;
+  // Its merges over the ends of lines are none of the published one's.
+  const Json published = Json::parse(*read_file(folder_of("gemma") / "tokenizer.json"), nullptr, false);
+  Json within = published;
+  within["model"]["merges"] = Json::array();
+  for (const Json& merge : published["model"]["merges"]) {
+    if (merge.dump().find("\\n") == std::string::npos) within["model"]["merges"].push_back(merge);
+  }
+  EXPECT_LT(within["model"]["merges"].size(), published["model"]["merges"].size());
+  const auto keys_of = [&](const Json& tokenizer) {
+    const fs::path folder = test::fresh_folder();
+    test::put(folder / "tokenizer.json", tokenizer.dump());
+    Keys keys;
+    EXPECT_TRUE(add_tokenizer_keys(Documents(folder), config, keys).ok());
+    return std::pair(Tokenizer::load(Documents(folder)), keys);
+  };
+  const auto [theirs, keys] = keys_of(within);
+  const auto states_merges = [](const Keys& of) { return of.bytes().find("ggml.merges") != std::string::npos; };
+  EXPECT_TRUE(states_merges(keys));
+  const auto documents = read_back(keys, 1000);
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  const auto ours = Tokenizer::load(*documents);
+  ASSERT_TRUE(ours.ok()) << ours.status();
+  expect_same(*ours, *theirs, "gemma4");
+  // Readers cut at the ends of lines and put a bos always: else scores say what is merged.
+  EXPECT_FALSE(states_merges(keys_of(published).second));
+  within["post_processor"] = nullptr;
+  EXPECT_FALSE(states_merges(keys_of(within).second));
+}
+
 /// GPT-OSS cuts as Llama 4 does, and goes by merges alone.
 TEST(ImportTokenizer, OfGptOss_GivesTheSameIds) {
   Json tokenizer = Json::parse(*read_file(folder_of("llama4") / "tokenizer.json"), nullptr, false);
@@ -207,7 +242,7 @@ TEST(ImportTokenizer, WhatIsWrong_IsNamed) {
   refused([](Keys& keys) { add_small(keys, "brand-new"); }, {"t.gguf", "tokenizer.ggml.pre", "brand-new", "llama-bpe"});
   refused([](Keys& keys) { add_small(keys, "default"); }, {"tokenizer.ggml.pre", "default"});
   refused([](Keys& keys) { keys.add("tokenizer.ggml.model", "bert"); },
-          {"tokenizer.ggml.model", "bert", "gpt2, llama"});
+          {"tokenizer.ggml.model", "bert", "gpt2, llama, gemma4"});
   refused([](Keys& keys) { keys.add("tokenizer.ggml.model", "gpt2"); }, {"tokenizer.ggml.tokens"});
   refused(
       [](Keys& keys) {

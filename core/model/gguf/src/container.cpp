@@ -93,6 +93,13 @@ void Keys::add(std::string_view name, const std::vector<std::int32_t>& values) {
   put_array(bytes_, ValueType::kInt32, values);
 }
 
+void Keys::add(std::string_view name, const std::vector<bool>& values) {
+  begin(name, ValueType::kArray);
+  put(bytes_, ValueType::kBool);
+  put<std::uint64_t>(bytes_, values.size());
+  for (const bool value : values) bytes_ += value ? '\1' : '\0';
+}
+
 void Keys::add(std::string_view name, const std::vector<float>& values) {
   begin(name, ValueType::kArray);
   put_array(bytes_, ValueType::kFloat32, values);

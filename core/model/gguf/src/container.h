@@ -50,6 +50,7 @@ class Keys {
   void add(std::string_view name, bool value);
   void add(std::string_view name, const std::vector<std::string>& texts);
   void add(std::string_view name, const std::vector<std::int32_t>& values);
+  void add(std::string_view name, const std::vector<bool>& values);
   void add(std::string_view name, const std::vector<float>& values);
 
   std::uint64_t count() const { return count_; }

@@ -121,9 +121,8 @@ void add_numbers(const std::string& name, std::vector<float> values, Draft& draf
 
 /// One more expert's matrix; they come in order.
 void add_to_stack(const Stacked& place, const model::TensorView& view, TensorType type, Draft& draft) {
-  if (place.expert == 0) {
-    std::vector<std::uint64_t> shape = {0};
-    shape.insert(shape.end(), view.shape.begin(), view.shape.end());
+  if (place.expert == 0 && place.part == 0) {
+    const std::vector<std::uint64_t> shape = {0, place.parts * view.shape.front(), view.shape.back()};
     draft.tensors.push_back({place.name, shape, type_for(type, view.shape)});
     draft.sources.emplace_back();
   }
@@ -131,7 +130,7 @@ void add_to_stack(const Stacked& place, const model::TensorView& view, TensorTyp
   const auto found = std::find_if(draft.tensors.rbegin(), draft.tensors.rend(),
                                   [&](const Tensor& tensor) { return tensor.name == place.name; });
   const auto index = static_cast<std::size_t>(draft.tensors.rend() - found) - 1;
-  ++draft.tensors[index].shape[0];
+  if (place.part == 0) ++draft.tensors[index].shape[0];
   draft.sources[index].views.push_back(&view);
 }
 
@@ -264,21 +263,34 @@ absl::Status add_linear_factors(const model::ModelConfig& config, const model::L
   return absl::OkStatus();
 }
 
-/// Of experts, each factor one behind the other; layers that share A have it each. Of the router as of a linear layer.
+/// Of experts, each factor one behind the other; layers that share A have it each, unless they are one tensor. Of the
+/// router as of a linear layer.
 absl::Status add_expert_factors(const model::ModelConfig& config, const model::LoraConfig& lora,
                                 const model::TensorFiles& files, TensorType type, Alpha& alpha, Draft& draft) {
   for (const model::ExpertFactors& factors : model::expert_factors(config, lora)) {
+    if (config.experts->beside_mlp && factors.tensor.kind == model::ExpertTensor::Kind::kDown) {
+      return invalid_input(
+          "{}: GGUF's readers do not multiply what an adapter adds there by the expert's number (per_expert_scale); "
+          "merge the adapter first",
+          factors.tensor.path);
+    }
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* a, checked_tensor(files, factors.a));
     for (std::size_t part = 0; part < factors.parts.size(); ++part) {
       RONDO_ASSIGN_OR_RETURN(const model::TensorView* b, checked_tensor(files, factors.parts[part].b));
       const std::string weight = model::weight_of_expert(config, factors.tensor, 0, part);
       const auto place = stacked(config, weight);
       const std::string name = place ? place->name : tensor_name(config, weight);
+      if (place && place->part > 0) {  // B is that of the part before it
+        draft.tensors.back().shape[1] += factors.parts[part].out;
+        draft.sources.back().views.push_back(b);
+        continue;
+      }
       const auto add = [&](const char* ending, const model::TensorView& view, std::uint64_t rows, float factor) {
         std::vector<std::uint64_t> shape = view.shape;
         if (place) shape = {factors.experts, rows, view.shape.back()};
         draft.tensors.push_back({name + ending, shape, type_for(type, shape)});
-        draft.sources.push_back({.views = {&view}, .factor = factor});
+        draft.sources.push_back(
+            {.views = {&view}, .turns = static_cast<std::uint32_t>(factors.experts), .factor = factor});
       };
       add(".lora_a", *a, factors.rank, 1);
       add(".lora_b", *b, factors.parts[part].out, alpha.factor_of(factors.scale, factors.rank));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "import_experts.h"
+#include "import_gemma4.h"
 #include "key_reader.h"
 #include "names.h"
 #include "names_linear.h"
@@ -42,7 +43,7 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   for (const char* scale :
        {"attention.scale", "logit_scale", "embedding_scale", "residual_scale", "final_logit_softcapping"}) {
     const bool caps = std::string_view(scale) == "final_logit_softcapping";
-    const bool known = caps ? prefix == "gemma2." : granite;
+    const bool known = caps ? prefix == "gemma2." || prefix == "gemma4." : granite;
     if (!known && keys.number(prefix + scale, 0.0, 1e6, 0.0) != 0.0) {
       keys.refuse(prefix + scale, "scaled activations are not supported; expected none");
     }
@@ -111,18 +112,8 @@ void read_linear_attention(KeyReader& keys, const std::string& prefix, model::Mo
   }
 }
 
-void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
-  config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
-  if (config.family == Family::kGlm4Moe || has_linear_attention(config.family)) {
-    // The last ones predict further tokens.
-    const std::uint32_t most = std::min(config.num_layers - 1, 1U);
-    config.num_layers -= keys.integer(prefix + "nextn_predict_layers", 0, most, 0);
-  }
-  config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
-  config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
-  const std::optional<std::uint32_t> no_mlp = config.family == Family::kQwen35Moe ? std::optional(0U) : std::nullopt;
-  config.intermediate_size = keys.integer(prefix + "feed_forward_length", no_mlp ? 0 : 1, kMaxSize, no_mlp);
-  config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
+/// How many heads of keys there are, and how wide all are.
+void read_heads(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   if (config.family == Family::kLfm2 || config.family == Family::kLfm2Moe) {
     read_convolutions(keys, prefix, config);
   } else {
@@ -140,6 +131,25 @@ void read_sizes(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
       continue;
     }
     keys.refuse(prefix + same, fmt::format("expected {}, the width of a head, found {}", config.head_dim, found));
+  }
+}
+
+void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& prefix, model::ModelConfig& config) {
+  config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
+  if (config.family == Family::kGlm4Moe || has_linear_attention(config.family)) {
+    // The last ones predict further tokens.
+    const std::uint32_t most = std::min(config.num_layers - 1, 1U);
+    config.num_layers -= keys.integer(prefix + "nextn_predict_layers", 0, most, 0);
+  }
+  config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
+  config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
+  const std::optional<std::uint32_t> no_mlp = config.family == Family::kQwen35Moe ? std::optional(0U) : std::nullopt;
+  config.intermediate_size = keys.integer(prefix + "feed_forward_length", no_mlp ? 0 : 1, kMaxSize, no_mlp);
+  config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
+  if (config.family == Family::kGemma4) {
+    read_gemma4(keys, file, prefix, config);
+  } else {
+    read_heads(keys, prefix, config);
   }
   config.rms_norm_eps = keys.number(prefix + "attention.layer_norm_rms_epsilon", 0.0, 1.0);
   read_linear_attention(keys, prefix, config);
@@ -219,6 +229,9 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
 
 /// Gemma 2's caps. Granite's factors; 0 counts as absent.
 void read_factors(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  if (config.family == Family::kGemma4) {  // 0: none
+    config.logits_cap = keys.number(prefix + "final_logit_softcapping", 0.0, 1e6, kLogitsCap);
+  }
   if (config.family == Family::kGemma2) {
     config.attention_cap = keys.number(prefix + "attn_logit_softcapping", 1e-3, 1e6, kAttentionCap);
     config.logits_cap = keys.number(prefix + "final_logit_softcapping", 1e-3, 1e6, kLogitsCap);
@@ -265,6 +278,10 @@ void read_turned_windows(KeyReader& keys, const std::string& prefix, std::uint32
 }
 
 void read_window(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  if (config.family == Family::kGemma4) {  // the windows came with the heads
+    config.window_rope.emplace().theta = keys.number(prefix + "rope.freq_base_swa", 1.0, 1e18, config.rope.theta);
+    return;
+  }
   const std::string key = prefix + "attention.sliding_window";
   const bool always = config.family == Family::kGemma2;
   const std::uint32_t window = keys.integer(key, always ? 1 : 0, kMaxPositions, always ? kWindowOfGemma2 : 0);
@@ -344,12 +361,12 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 
 /// One of each architecture; what else a file says may make it another that shares the name.
 constexpr std::array kFamilies = {
-    Family::kLlama,    Family::kArcee,      Family::kMinistral3, Family::kQwen2,    Family::kQwen3,
-    Family::kSmolLm3,  Family::kGranite,    Family::kOlmo2,      Family::kGemma,    Family::kGemma2,
-    Family::kGemma3,   Family::kQwen3Moe,   Family::kOlmoe,      Family::kGptOss,   Family::kPhi3,
-    Family::kHunYuan,  Family::kExaone4,    Family::kSeedOss,    Family::kErnie45,  Family::kGlm4,
-    Family::kQwen2Moe, Family::kGraniteMoe, Family::kLfm2,       Family::kGlm4Moe,  Family::kErnie45Moe,
-    Family::kLfm2Moe,  Family::kQwen35,     Family::kQwen35Moe,  Family::kQwen3Next};
+    Family::kLlama,      Family::kArcee,    Family::kMinistral3, Family::kQwen2,     Family::kQwen3,
+    Family::kSmolLm3,    Family::kGranite,  Family::kOlmo2,      Family::kGemma,     Family::kGemma2,
+    Family::kGemma3,     Family::kGemma4,   Family::kQwen3Moe,   Family::kOlmoe,     Family::kGptOss,
+    Family::kPhi3,       Family::kHunYuan,  Family::kExaone4,    Family::kSeedOss,   Family::kErnie45,
+    Family::kGlm4,       Family::kQwen2Moe, Family::kGraniteMoe, Family::kLfm2,      Family::kGlm4Moe,
+    Family::kErnie45Moe, Family::kLfm2Moe,  Family::kQwen35,     Family::kQwen35Moe, Family::kQwen3Next};
 
 std::string architecture_names() {
   std::vector<std::string> names;
@@ -366,6 +383,7 @@ std::optional<Family> family_of(const std::string& architecture) {
 
 /// rope_freqs.weight, which llama's files have where frequencies are divided one by one.
 absl::Status read_divisors(const StoredFile& file, model::ModelConfig& config) {
+  if (config.global_heads) return read_still_frequencies(file, config);
   const auto found = file.tensors.find("rope_freqs.weight");
   if (found == file.tensors.end()) return absl::OkStatus();
   const StoredTensor& tensor = found->second;
@@ -542,7 +560,7 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   config.family = *family;
   config.vocab_size = static_cast<std::uint32_t>(embedding->second.shape[0]);
   config.weight_type = weight_type_of(embedding->second);
-  read_sizes(keys, prefix, config);
+  read_sizes(keys, file, prefix, config);
   RONDO_RETURN_IF_ERROR(keys.status());  // from here on the sizes are used to allocate and to divide
   read_experts(keys, prefix, config);
   RONDO_RETURN_IF_ERROR(keys.status());

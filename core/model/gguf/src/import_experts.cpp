@@ -75,7 +75,7 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
                                   Family::kQwen35Moe,  Family::kQwen3Next};
   const bool wanted = std::ranges::count(kWanted, config.family) > 0;
   if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
-  if (count != 0 && !wanted && config.family != Family::kLlama) {
+  if (count != 0 && !wanted && config.family != Family::kLlama && config.family != Family::kGemma4) {
     keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
   }
   if (count == 0 || !keys.status().ok()) return;
@@ -83,6 +83,7 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
   model::ExpertsConfig& experts = config.experts.emplace();
   experts.count = count;
   experts.choices = keys.integer(prefix + "expert_used_count", 1, std::min(count, model::kMaxChoices));
+  experts.beside_mlp = config.family == Family::kGemma4;
   experts.width = config.intermediate_size;
   if (names_width_of_experts(config.family)) {
     experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMostOfAKind, width_of_experts(config));

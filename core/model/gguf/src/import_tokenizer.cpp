@@ -12,13 +12,12 @@
 #include "cuts.h"
 #include "key_reader.h"
 #include "rondo/base/status.h"
+#include "vocabulary.h"
 
 namespace rondo::gguf {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-enum TokenKind : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+using OrderedJson = nlohmann::ordered_json;
 
 struct Vocabulary {
   std::vector<std::string_view> tokens;
@@ -50,7 +49,7 @@ Vocabulary read_vocabulary(KeyReader& keys, const model::ModelConfig& config) {
   return out;
 }
 
-std::string json_text(std::string_view text) { return Json(std::string(text)).dump(); }
+std::string json_text(std::string_view text) { return OrderedJson(std::string(text)).dump(); }
 
 std::string vocabulary_text(const Vocabulary& vocabulary) {
   std::string text = "{";
@@ -137,8 +136,8 @@ std::string scored_merges(KeyReader& keys, const Vocabulary& vocabulary) {
   return text + "]";
 }
 
-Json added_tokens(const Vocabulary& vocabulary) {
-  Json added = Json::array();
+OrderedJson added_tokens(const Vocabulary& vocabulary) {
+  OrderedJson added = OrderedJson::array();
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const std::int32_t kind = vocabulary.kinds[i];
     const bool special = kind == kUnknown || kind == kControl;
@@ -186,18 +185,31 @@ SpecialNames special_names(KeyReader& keys, const Vocabulary& vocabulary) {
   return out;
 }
 
+/// The parts of tokenizer.json but for the long ones.
+struct Parts {
+  OrderedJson normalizer;
+  OrderedJson pre_tokenizer;
+  OrderedJson decoder;
+  OrderedJson model;  // without vocab and merges
+  bool bos_by_default = false;
+  bool always_bos = false;  // whatever the file says
+};
+
 /// What is put before and after a text.
-Json post_processor(KeyReader& keys, const SpecialNames& names, bool bos_by_default) {
-  const bool bos = keys.flag("tokenizer.ggml.add_bos_token", bos_by_default && names.bos.has_value());
+OrderedJson post_processor(KeyReader& keys, const SpecialNames& names, const Parts& of_kind) {
+  const bool bos =
+      of_kind.always_bos || keys.flag("tokenizer.ggml.add_bos_token", of_kind.bos_by_default && names.bos.has_value());
   const bool eos = keys.flag("tokenizer.ggml.add_eos_token", false);
   if (bos && !names.bos)
-    keys.refuse("tokenizer.ggml.add_bos_token", "true, but there is no tokenizer.ggml.bos_token_id");
+    keys.refuse("tokenizer.ggml.add_bos_token",
+                of_kind.always_bos ? "always true of gemma4, but there is no tokenizer.ggml.bos_token_id"
+                                   : "true, but there is no tokenizer.ggml.bos_token_id");
   if (eos && !names.eos)
     keys.refuse("tokenizer.ggml.add_eos_token", "true, but there is no tokenizer.ggml.eos_token_id");
   if ((!bos && !eos) || !keys.status().ok()) return nullptr;
-  Json specials = Json::object();
+  OrderedJson specials = OrderedJson::object();
   const auto around = [&](const char* sequence, int type) {
-    Json parts = Json::array();
+    OrderedJson parts = OrderedJson::array();
     const auto special = [&](const std::string& text, std::uint32_t id) {
       parts.push_back({{"SpecialToken", {{"id", text}, {"type_id", type}}}});
       specials[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
@@ -207,20 +219,11 @@ Json post_processor(KeyReader& keys, const SpecialNames& names, bool bos_by_defa
     if (eos) special(*names.eos, names.eos_id);
     return parts;
   };
-  const Json single = around("A", 0);
-  Json pair = single;
-  for (const Json& part : around("B", 1)) pair.push_back(part);
+  const OrderedJson single = around("A", 0);
+  OrderedJson pair = single;
+  for (const OrderedJson& part : around("B", 1)) pair.push_back(part);
   return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", specials}};
 }
-
-/// The parts of tokenizer.json but for the long ones.
-struct Parts {
-  Json normalizer;
-  Json pre_tokenizer;
-  Json decoder;
-  Json model;  // without vocab and merges
-  bool bos_by_default = false;
-};
 
 Parts byte_level_parts(KeyReader& keys) {
   const char* key = "tokenizer.ggml.pre";
@@ -239,33 +242,35 @@ Parts byte_level_parts(KeyReader& keys) {
   return parts;
 }
 
-Parts byte_fallback_parts(KeyReader& keys, const SpecialNames& names) {
-  const bool blank_first = keys.flag("tokenizer.ggml.add_space_prefix", true);
-  const Json mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
-  const Json unmark = {{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}};
+/// `by_merges`: Gemma 4's, which puts no blank before a text.
+Parts byte_fallback_parts(KeyReader& keys, const SpecialNames& names, bool by_merges) {
+  const bool blank_first = !by_merges && keys.flag("tokenizer.ggml.add_space_prefix", true);
+  const OrderedJson mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+  const OrderedJson unmark = {{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}};
   Parts parts;
-  Json normalizers = Json::array();
+  OrderedJson normalizers = OrderedJson::array();
   if (blank_first) normalizers.push_back({{"type", "Prepend"}, {"prepend", "\u2581"}});
   normalizers.push_back(mark);
   parts.normalizer = {{"type", "Sequence"}, {"normalizers", normalizers}};
-  Json decoders = {unmark, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
+  OrderedJson decoders = {unmark, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}};
   if (blank_first) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   parts.decoder = {{"type", "Sequence"}, {"decoders", decoders}};
-  parts.model = {{"unk_token", names.unk ? Json(*names.unk) : Json(nullptr)},
+  parts.model = {{"unk_token", names.unk ? OrderedJson(*names.unk) : OrderedJson(nullptr)},
                  {"fuse_unk", true},
                  {"byte_fallback", true},
                  {"ignore_merges", false}};
   parts.bos_by_default = true;
+  parts.always_bos = by_merges;
   return parts;
 }
 
-std::string tokenizer_text(const Parts& parts, const Json& added, const Json& post, const std::string& vocabulary,
-                           const std::string& merges) {
-  Json model = {
+std::string tokenizer_text(const Parts& parts, const OrderedJson& added, const OrderedJson& post,
+                           const std::string& vocabulary, const std::string& merges) {
+  OrderedJson model = {
       {"type", "BPE"}, {"dropout", nullptr}, {"continuing_subword_prefix", nullptr}, {"end_of_word_suffix", nullptr}};
   model.update(parts.model);
   std::string text = "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null";
-  const auto member = [&](const char* name, const Json& value) {
+  const auto member = [&](const char* name, const OrderedJson& value) {
     text += fmt::format(",\n\"{}\":{}", name, value.dump());
   };
   member("added_tokens", added);
@@ -280,9 +285,9 @@ std::string tokenizer_text(const Parts& parts, const Json& added, const Json& po
 }
 
 std::string config_text(const SpecialNames& names, const model::ModelConfig& config) {
-  Json out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-              {"clean_up_tokenization_spaces", false},
-              {"model_max_length", config.max_positions}};
+  OrderedJson out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                     {"clean_up_tokenization_spaces", false},
+                     {"model_max_length", config.max_positions}};
   const auto add = [&](const char* key, const std::optional<std::string>& text) {
     if (text) out[key] = *text;
   };
@@ -301,17 +306,18 @@ absl::Status import_tokenizer(const StoredFile& file, const model::ModelConfig& 
   const std::string kind = keys.text("tokenizer.ggml.model", "none");
   if (kind == "none" && keys.status().ok()) return absl::OkStatus();
   const bool byte_level = kind == "gpt2";
-  if (!byte_level && kind != "llama") {
+  const bool by_merges = kind == "gemma4";
+  if (!byte_level && !by_merges && kind != "llama") {
     keys.refuse("tokenizer.ggml.model",
-                fmt::format("{} is not supported; supported: gpt2, llama", name_in_quotes(kind)));
+                fmt::format("{} is not supported; supported: gpt2, llama, gemma4", name_in_quotes(kind)));
     return keys.status();
   }
   const Vocabulary vocabulary = read_vocabulary(keys, config);
   RONDO_RETURN_IF_ERROR(keys.status());
   const SpecialNames names = special_names(keys, vocabulary);
-  const Parts parts = byte_level ? byte_level_parts(keys) : byte_fallback_parts(keys, names);
-  const Json post = post_processor(keys, names, parts.bos_by_default);
-  const std::string merges = byte_level ? stated_merges(keys) : scored_merges(keys, vocabulary);
+  const Parts parts = byte_level ? byte_level_parts(keys) : byte_fallback_parts(keys, names, by_merges);
+  const OrderedJson post = post_processor(keys, names, parts);
+  const std::string merges = byte_level || by_merges ? stated_merges(keys) : scored_merges(keys, vocabulary);
   const std::string chat = keys.text("tokenizer.chat_template", "");
   const std::string chat_with_tools = keys.text("tokenizer.chat_template.tool_use", "");
   RONDO_RETURN_IF_ERROR(keys.status());

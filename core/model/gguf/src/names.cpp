@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "names_experts.h"
+#include "names_gemma4.h"
 #include "names_linear.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
@@ -71,6 +72,7 @@ std::vector<std::pair<std::string, std::string_view>> own_parameters(const model
       names.emplace_back(fmt::format("linear_attn.{}", theirs), ours);
     }
   }
+  for (const auto& [theirs, ours] : own_parameters_of_gemma4(config)) names.emplace_back(theirs, ours);
   return names;
 }
 
@@ -93,7 +95,8 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
-  if (config.experts) for_names_of_experts(config, fn);
+  if (config.experts && for_names_of_experts(config, fn)) return;
+  if (config.experts && config.experts->beside_mlp) for_names_beside_mlp(fn);
 }
 
 /// mistral3's readers divide the attention factor by that which this multiplier of the logarithm gives, for which they
@@ -141,6 +144,7 @@ void add_scaling(const std::string& prefix, const model::ModelConfig& config, Ke
 
 /// Layers that slide or do not rotate: readers know which from the architecture alone.
 Complaint complaint_of_layers(const model::ModelConfig& config) {
+  if (config.global_heads) return complaint_of_gemma4(config);
   const std::uint32_t pattern = window_pattern(config.family);
   const bool slides = config.family == Family::kGemma2 ||
                       std::ranges::any_of(config.sliding_window, [](std::uint32_t window) { return window != 0; });
@@ -171,6 +175,24 @@ bool divides_no_frequencies(Family family) {
   return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
          family == Family::kErnie45Moe || family == Family::kGlm4 || family == Family::kGlm4Moe ||
          family == Family::kLfm2 || family == Family::kLfm2Moe || has_linear_attention(family);
+}
+
+/// How many heads of keys there are, and how wide all are.
+void add_head_keys(const std::string& prefix, const model::ModelConfig& config, Keys& keys) {
+  if (config.global_heads) return add_gemma4_keys(prefix, config, keys);
+  if (config.short_convolution) {
+    std::vector<std::int32_t> heads;
+    for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+      heads.push_back(is_convolution(config, block) ? 0 : static_cast<std::int32_t>(config.num_kv_heads));
+    }
+    keys.add(prefix + "attention.head_count_kv", heads);
+    keys.add(prefix + "shortconv.l_cache", config.short_convolution->width);
+  } else {
+    keys.add(prefix + "attention.head_count_kv", config.num_kv_heads);
+  }
+  keys.add(prefix + "attention.key_length", config.head_dim);
+  keys.add(prefix + "attention.value_length", config.head_dim);
+  keys.add(prefix + "rope.dimension_count", model::turned_channels(config, config.rope));
 }
 
 /// In config.json, of those that readers have.
@@ -247,6 +269,7 @@ bool has_factors(Family family) { return family == Family::kGranite || family ==
 std::uint32_t window_pattern(Family family) {
   switch (family) {
     case Family::kGemma3:
+    case Family::kGemma4:  // whose files list them
       return 6;
     case Family::kOlmo3:
     case Family::kExaone4:
@@ -262,7 +285,8 @@ std::uint32_t window_pattern(Family family) {
 bool truncates_yarn(Family family) { return family != Family::kGptOss; }
 
 model::Activation usual_activation(Family family) {
-  const bool gemma = family == Family::kGemma || family == Family::kGemma2 || family == Family::kGemma3;
+  const bool gemma =
+      family == Family::kGemma || family == Family::kGemma2 || family == Family::kGemma3 || family == Family::kGemma4;
   if (family == Family::kArcee) return model::Activation::kReluSquared;
   return gemma ? model::Activation::kGeluTanh : model::Activation::kSilu;
 }
@@ -272,6 +296,7 @@ double usual_window_theta(const model::ModelConfig& config) {
 }
 
 double usual_attention_scale(const model::ModelConfig& config) {
+  if (config.family == Family::kGemma4) return 1.0;
   constexpr std::uint32_t kLayersOfLargestGemma2 = 46;
   constexpr std::uint32_t kLayersOfLargestGemma3 = 62;
   const bool largest = (config.family == Family::kGemma2 && config.num_layers == kLayersOfLargestGemma2) ||
@@ -333,6 +358,8 @@ std::string architecture_name(Family family) {
       return "gemma2";
     case Family::kGemma3:
       return "gemma3";
+    case Family::kGemma4:
+      return "gemma4";
     case Family::kGptOss:
       return "gpt-oss";
     case Family::kPhi3:
@@ -343,7 +370,6 @@ std::string architecture_name(Family family) {
       return "qwen35moe";
     case Family::kQwen3Next:
       return "qwen3next";
-    case Family::kGemma4:
     case Family::kGlm4MoeLite:
     case Family::kDeepseekV3:
     case Family::kDeepseekV2:
@@ -395,20 +421,8 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "embedding_length", config.hidden_size);
   if (config.intermediate_size != 0) keys.add(prefix + "feed_forward_length", config.intermediate_size);
   keys.add(prefix + "attention.head_count", config.num_heads);
-  if (config.short_convolution) {
-    std::vector<std::int32_t> heads;
-    for (std::uint32_t block = 0; block < config.num_layers; ++block) {
-      heads.push_back(is_convolution(config, block) ? 0 : static_cast<std::int32_t>(config.num_kv_heads));
-    }
-    keys.add(prefix + "attention.head_count_kv", heads);
-    keys.add(prefix + "shortconv.l_cache", config.short_convolution->width);
-  } else {
-    keys.add(prefix + "attention.head_count_kv", config.num_kv_heads);
-  }
-  keys.add(prefix + "attention.key_length", config.head_dim);
-  keys.add(prefix + "attention.value_length", config.head_dim);
+  add_head_keys(prefix, config, keys);
   keys.add(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
-  keys.add(prefix + "rope.dimension_count", model::turned_channels(config, config.rope));
   keys.add(prefix + "rope.freq_base", static_cast<float>(stretched_theta(config, config.rope)));
   add_scaling(prefix, config, keys);
   if (has_factors(config.family)) {
@@ -421,7 +435,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
     keys.add(prefix + "attn_logit_softcapping", static_cast<float>(config.attention_cap));
     keys.add(prefix + "final_logit_softcapping", static_cast<float>(config.logits_cap));
   }
-  if (window_pattern(config.family) != 0) {
+  if (window_pattern(config.family) != 0 && !config.global_heads) {
     const auto window = std::ranges::max_element(config.sliding_window);
     if (*window != 0) keys.add(prefix + "attention.sliding_window", *window);
   }
@@ -495,6 +509,7 @@ float stored_offset(const model::ModelConfig& config, const std::string& name) {
 }
 
 std::vector<float> frequency_divisors(const model::ModelConfig& config) {
+  if (config.global_heads) return divisors_of_gemma4(config);
   const model::RopeConfig& rope = config.rope;
   std::vector<float> divisors;
   if (rope.kind != RopeKind::kLlama3) return divisors;

@@ -13,14 +13,15 @@
 namespace rondo::gguf {
 
 /// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for
-/// OLMo 3), gemma, gemma2, gemma3, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss,
+/// OLMo 3), gemma, gemma2, gemma3, gemma4, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss,
 /// ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2, lfm2moe, qwen35, qwen35moe, qwen3next.
 std::string architecture_name(model::Family family);
 
 /// Files say what embeddings, scores, residuals and logits are multiplied by.
 bool has_factors(model::Family family);
 
-/// Readers let all layers slide but each so-many-th; 0: none of this family slides in a pattern.
+/// Readers let all layers slide but each so-many-th, or those of Gemma 4 that a list names; 0: none of this family
+/// slides in a pattern.
 std::uint32_t window_pattern(model::Family family);
 
 /// Whether yarn's ramp begins and ends at whole pairs, which readers do not ask the file: they always take whole ones,
@@ -39,7 +40,8 @@ model::Activation usual_activation(model::Family family);
 double usual_window_theta(const model::ModelConfig& config);
 inline constexpr std::uint32_t kUnrotatedInterval = 4;
 
-/// Of Gemma 2, which readers have where a file does not say: they cap and slide in any case.
+/// Of Gemma 2, which readers have where a file does not say: they cap and slide in any case. Of Gemma 4 the cap of
+/// logits, unless the file says 0.
 inline constexpr double kAttentionCap = 50.0;
 inline constexpr double kLogitsCap = 30.0;
 inline constexpr std::uint32_t kWindowOfGemma2 = 4096;
@@ -71,6 +73,8 @@ std::optional<std::string> model_tensor_name(const model::ModelConfig& config, c
 struct Stacked {
   std::string name;          // "blk.3.ffn_gate_exps.weight"
   std::uint32_t expert = 0;  // its place there
+  std::uint32_t part = 0;    // of an expert's matrices in the tensor, one behind the other: gate, then up
+  std::uint32_t parts = 1;
 };
 /// Nothing for all other weights.
 std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& name);
@@ -102,7 +106,8 @@ inline constexpr std::uint32_t kSigmoids = 2;
 /// they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);
 
-/// What each rotary frequency is divided by with llama3's scaling; empty for every other kind.
+/// What each rotary frequency is divided by with llama3's scaling, and of Gemma 4 in layers that see all; empty for all
+/// others.
 std::vector<float> frequency_divisors(const model::ModelConfig& config);
 
 }  // namespace rondo::gguf

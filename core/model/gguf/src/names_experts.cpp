@@ -16,7 +16,12 @@ namespace {
 
 using model::Family;
 
-/// An expert's matrices, and what the tensors of all are called.
+constexpr std::string_view kGateAndUp = "ffn_gate_up_exps";
+
+/// Files of Gemma 4 have gate and up of all experts in one tensor.
+bool joins_gate_and_up(const model::ModelConfig& config) { return config.experts && config.experts->beside_mlp; }
+
+/// An expert's matrices, and what the tensors of all are called, where gate and up have one each.
 std::array<std::pair<const char*, std::string_view>, 3> experts_in_blocks(const model::ModelConfig& config) {
   const model::ExpertNames names = model::expert_names(config);
   return {{{names.gate, "ffn_gate_exps"}, {names.up, "ffn_up_exps"}, {names.down, "ffn_down_exps"}}};
@@ -35,7 +40,7 @@ bool lead(const std::vector<bool>& dense_blocks) {
 
 bool names_width_of_experts(Family family) {
   return family == Family::kQwen2Moe || family == Family::kQwen3Moe || family == Family::kGptOss ||
-         counts_leading_blocks(family) || has_linear_attention(family);
+         family == Family::kGemma4 || counts_leading_blocks(family) || has_linear_attention(family);
 }
 
 bool counts_shared_experts(Family family) { return family == Family::kGlm4Moe || family == Family::kErnie45Moe; }
@@ -138,7 +143,11 @@ std::optional<Stacked> stacked(const model::ModelConfig& config, const std::stri
     if (expert->second != std::string(theirs) + ".weight") continue;
     std::uint32_t number = 0;
     std::from_chars(expert->first.data(), expert->first.data() + expert->first.size(), number);
-    return Stacked{fmt::format("{}{}.{}.weight", kBlocks, place->first, ours), number};
+    const model::ExpertNames names = model::expert_names(config);
+    const bool joined = joins_gate_and_up(config) && std::string_view(theirs) != names.down;
+    const std::string whole = fmt::format("{}{}.{}.weight", kBlocks, place->first, joined ? kGateAndUp : ours);
+    if (!joined) return Stacked{whole, number};
+    return Stacked{.name = whole, .expert = number, .part = std::string_view(theirs) == names.up ? 1U : 0U, .parts = 2};
   }
   return std::nullopt;
 }
@@ -152,7 +161,7 @@ std::vector<std::string> model_names_of_stack(const model::ModelConfig& config, 
   for (const auto& [theirs, ours] : experts_in_blocks(config)) {
     if (place->second == std::string(ours) + ".weight") parts = {theirs};
   }
-  if (place->second == "ffn_gate_up_exps.weight") parts = {experts.gate, experts.up};
+  if (place->second == fmt::format("{}.weight", kGateAndUp)) parts = {experts.gate, experts.up};
   for (std::uint32_t expert = 0; expert < config.experts->count && !parts.empty(); ++expert) {
     for (const char* part : parts) {
       names.push_back(fmt::format("{}{}.{}experts.{}.{}.weight", kLayers, place->first, experts.module, expert, part));

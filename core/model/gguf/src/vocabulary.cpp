@@ -21,8 +21,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum TokenKind : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
-
 struct Merge {
   std::string left;
   std::string right;
@@ -126,6 +124,37 @@ void add_id(std::string_view key, const data::Tokenizer& tokenizer, const std::o
   if (value && *value >= 0) keys.add(key, static_cast<std::uint32_t>(*value));
 }
 
+/// What the tokenizer puts around a text. What its post-processor adds is seen on a text, whatever its kind.
+struct Around {
+  bool bos = false;
+  bool eos = false;
+};
+Around around_texts(const data::Tokenizer& tokenizer) {
+  const std::vector<data::TokenId> plain = tokenizer.encode("a", false).ids;
+  const std::vector<data::TokenId> whole = tokenizer.encode("a", true).ids;
+  const auto at = std::search(whole.begin(), whole.end(), plain.begin(), plain.end());
+  return {at != whole.begin(), static_cast<std::size_t>(at - whole.begin()) + plain.size() < whole.size()};
+}
+
+/// Readers of Gemma 4's tokenizer go by merges as they are listed, cut a text where lines end and begin, and put a bos
+/// before it always. Of other models, and where it is otherwise, they go by scores.
+bool goes_by_merges(const model::ModelConfig& config, bool blank_first, const Around& around,
+                    const std::vector<Merge>& merges) {
+  const auto only_ends = [](const std::string& text) { return text.find_first_not_of('\n') == std::string::npos; };
+  const auto crosses_lines = [&](const Merge& merge) {
+    const std::string whole = merge.left + merge.right;
+    return whole.find('\n') != std::string::npos && !only_ends(whole);
+  };
+  return config.family == model::Family::kGemma4 && !blank_first && around.bos &&
+         std::ranges::none_of(merges, crosses_lines);
+}
+
+std::vector<std::string> pairs_of(const std::vector<Merge>& merges) {
+  std::vector<std::string> pairs;
+  for (const Merge& merge : merges) pairs.push_back(merge.left + " " + merge.right);
+  return pairs;
+}
+
 void add_special_ids(const std::vector<std::int32_t>& stops, const data::Tokenizer& tokenizer, const Json& file,
                      const model::ModelConfig& config, Keys& keys) {
   const std::optional<std::int32_t> eos = stops.empty() ? std::nullopt : std::optional(stops.front());
@@ -141,12 +170,9 @@ void add_special_ids(const std::vector<std::int32_t>& stops, const data::Tokeniz
     keys.add("tokenizer.ggml.eot_token_id", static_cast<std::uint32_t>(stop));
     break;
   }
-  // What the post-processor adds is seen on a text, whatever its kind.
-  const std::vector<data::TokenId> plain = tokenizer.encode("a", false).ids;
-  const std::vector<data::TokenId> whole = tokenizer.encode("a", true).ids;
-  const auto at = std::search(whole.begin(), whole.end(), plain.begin(), plain.end());
-  keys.add("tokenizer.ggml.add_bos_token", at != whole.begin());
-  keys.add("tokenizer.ggml.add_eos_token", static_cast<std::size_t>(at - whole.begin()) + plain.size() < whole.size());
+  const Around around = around_texts(tokenizer);
+  keys.add("tokenizer.ggml.add_bos_token", around.bos);
+  keys.add("tokenizer.ggml.add_eos_token", around.eos);
 }
 
 }  // namespace
@@ -170,19 +196,19 @@ absl::Status add_tokenizer_keys(const Documents& base, const model::ModelConfig&
   const std::vector<Merge> merges = merges_of(bpe);
   if (byte_fallback) {
     RONDO_ASSIGN_OR_RETURN(const bool blank_first, puts_blank_first(file, path));
-    keys.add("tokenizer.ggml.model", "llama");
-    keys.add("tokenizer.ggml.pre", "default");
+    const bool by_merges = goes_by_merges(config, blank_first, around_texts(tokenizer), merges);
+    keys.add("tokenizer.ggml.model", by_merges ? "gemma4" : "llama");
+    if (!by_merges) keys.add("tokenizer.ggml.pre", "default");
     keys.add("tokenizer.ggml.add_space_prefix", blank_first);
     keys.add("tokenizer.ggml.tokens", tokens.texts);
     keys.add("tokenizer.ggml.scores", scores_of(tokens, merges));
+    if (by_merges) keys.add("tokenizer.ggml.merges", pairs_of(merges));
   } else {
     RONDO_ASSIGN_OR_RETURN(const std::string splitting, splitting_name(file, path));
     keys.add("tokenizer.ggml.model", "gpt2");
     keys.add("tokenizer.ggml.pre", splitting);
     keys.add("tokenizer.ggml.tokens", tokens.texts);
-    std::vector<std::string> pairs;
-    for (const Merge& merge : merges) pairs.push_back(merge.left + " " + merge.right);
-    keys.add("tokenizer.ggml.merges", pairs);
+    keys.add("tokenizer.ggml.merges", pairs_of(merges));
   }
   keys.add("tokenizer.ggml.token_type", tokens.kinds);
   RONDO_ASSIGN_OR_RETURN(const std::vector<std::int32_t> stops, model::load_stop_ids(base, config));
