@@ -29,7 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": MODEL_ARCH.MISTRAL3, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
          "smollm3": MODEL_ARCH.SMOLLM3, "granite": MODEL_ARCH.GRANITE, "granitemoe": MODEL_ARCH.GRANITE_MOE, "olmo2": MODEL_ARCH.OLMO2, "olmo3": MODEL_ARCH.OLMO2,
-         "gemma": MODEL_ARCH.GEMMA, "gemma2": MODEL_ARCH.GEMMA2, "gemma3_text": MODEL_ARCH.GEMMA3, "qwen2_moe": MODEL_ARCH.QWEN2MOE,
+         "gemma": MODEL_ARCH.GEMMA, "gemma2": MODEL_ARCH.GEMMA2, "gemma3_text": MODEL_ARCH.GEMMA3, "gemma4_text": MODEL_ARCH.GEMMA4, "qwen2_moe": MODEL_ARCH.QWEN2MOE,
          "qwen3_moe": MODEL_ARCH.QWEN3MOE,
          "mixtral": MODEL_ARCH.LLAMA, "olmoe": MODEL_ARCH.OLMOE, "gpt_oss": MODEL_ARCH.GPT_OSS, "phi3": MODEL_ARCH.PHI3,
          "hunyuan_v1_dense": MODEL_ARCH.HUNYUAN_DENSE, "exaone4": MODEL_ARCH.EXAONE4, "arcee": MODEL_ARCH.ARCEE,
@@ -68,6 +68,9 @@ def stacked(tensors):
         if name.endswith("input_linear.weight"):  # Granite: gate and up in halves
             for word, half in zip(("gate_proj", "up_proj"), np.split(weights, 2, axis=1)):
                 others[name.replace("block_sparse_moe.input_linear", f"mlp.experts.{word}")] = np.ascontiguousarray(half)
+            continue
+        if re.fullmatch(r"model\.layers\.\d+\.experts\.\w+", name):  # Gemma 4: as files have them
+            others[f"{name}.weight"] = weights
             continue
         if ".experts.gate_up_proj" in name or ".experts.down_proj" in name and not name.endswith(".weight"):
             others.update(parts_of_stack(name, weights))
@@ -146,7 +149,7 @@ def expected_rows(config, name, weights):
         return weights[:, 0]
     if ".linear_attn." in name:
         return expected_of_linear_attention(config, name, weights)
-    if config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next")) and name.endswith("norm.weight"):
+    if config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next")) and config["model_type"] != "gemma4_text" and name.endswith("norm.weight"):
         return weights + np.float32(1)
     if name.endswith((".shared_expert_gate.weight", ".moe_statics.e_score_correction_bias")):
         return weights.reshape(-1)
@@ -198,6 +201,8 @@ def same_tokenizer(reader, folder, config):
 
 def kv_heads_of(config):
     heads = config["num_key_value_heads"]
+    if "global_head_dim" in config:
+        return [config["num_global_key_value_heads"] if kind == "full_attention" else heads for kind in config["layer_types"]]
     return [0 if kind == "conv" else heads for kind in config["layer_types"]] if config["model_type"].startswith("lfm2") else heads
 
 
@@ -215,9 +220,9 @@ def model(folder, quantization, pre, scratch):
         f"{prefix}.block_count": config["num_hidden_layers"], f"{prefix}.embedding_length": config["hidden_size"],
         f"{prefix}.feed_forward_length": config.get("intermediate_size"), f"{prefix}.attention.head_count": heads,
         f"{prefix}.attention.head_count_kv": kv_heads_of(config),
-        f"{prefix}.attention.key_length": config.get("head_dim") or config["hidden_size"] // heads,
+        f"{prefix}.attention.key_length": config.get("global_head_dim") or config.get("head_dim") or config["hidden_size"] // heads,
         f"{prefix}.context_length": config["max_position_embeddings"], f"{prefix}.vocab_size": config["vocab_size"],
-        f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("rope_theta", 10000))),
+        f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("full_attention", rope).get("rope_theta", 10000))),
         f"{prefix}.attention.layer_norm_rms_epsilon": np.float32(config.get("rms_norm_eps", config.get("norm_eps"))),
     }
     if config["model_type"].startswith("granite"):
@@ -241,10 +246,17 @@ def model(folder, quantization, pre, scratch):
     if config["model_type"] == "gemma2":
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             wanted[f"{prefix}.{key}"] = np.float32(config[key])
-    if config["model_type"] in ("olmo3", "gemma2", "gemma3_text", "gpt_oss"):
+    if config["model_type"] == "gemma4_text":
+        slides = [kind == "sliding_attention" for kind in config["layer_types"]]
+        wanted.update({f"{prefix}.attention.sliding_window_pattern": slides, f"{prefix}.attention.shared_kv_layers": 0,
+                       f"{prefix}.embedding_length_per_layer_input": 0, f"{prefix}.final_logit_softcapping": 0,
+                       f"{prefix}.rope.freq_base_swa": np.float32(rope["sliding_attention"]["rope_theta"])})
+        for key, width in (("attention.key_length", "head_dim"), ("attention.value_length", "head_dim"), ("rope.dimension_count", "head_dim")):
+            wanted.update({f"{prefix}.{key}_swa": config[width], f"{prefix}.{key}": config[f"global_{width}"]})
+    if config["model_type"] in ("olmo3", "gemma2", "gemma3_text", "gemma4_text", "gpt_oss"):
         wanted[f"{prefix}.attention.sliding_window"] = config["sliding_window"]
     for ours, names in (("expert_count", ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")),
-                        ("expert_used_count", ("num_experts_per_tok", "moe_k")),
+                        ("expert_used_count", ("num_experts_per_tok", "moe_k", "top_k_experts")),
                         ("expert_shared_count", ("n_shared_experts", "moe_num_shared_experts")),
                         ("leading_dense_block_count", ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"))):
         wanted.update({f"{prefix}.{ours}": config[name] for name in names if name in config})
@@ -258,8 +270,8 @@ def model(folder, quantization, pre, scratch):
     if config["model_type"] == "ernie4_5_moe":
         wanted[f"{prefix}.interleave_moe_layer_step"] = 1
         wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["moe_num_shared_experts"] * config["moe_intermediate_size"]
-    if config["model_type"] in ("qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_moe_text", "qwen3_next"):
-        wanted[f"{prefix}.expert_feed_forward_length"] = config["moe_intermediate_size"]
+    if config["model_type"] in ("gemma4_text", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_moe_text", "qwen3_next"):
+        wanted[f"{prefix}.expert_feed_forward_length"] = config.get("moe_intermediate_size")
     if config["model_type"] in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next"):
         wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
     for key, expected in wanted.items():
@@ -268,23 +280,34 @@ def model(folder, quantization, pre, scratch):
     names = get_tensor_name_map(arch, config["num_hidden_layers"])
     base = queries_and_gate(config, stacked(tensors_in(folder / "model.safetensors")))
     found = {tensor.name: tensor for tensor in reader.tensors}
+    if config["model_type"] == "gemma4_text":
+        same_tensor(found.pop("rope_freqs.weight"), still_frequencies(config), "f32")
     assert len(found) == len(base), f"{len(found)} tensors, expected {len(base)}"
     for name, weights in base.items():
         by_module = name.replace("correction_bias", "correction.bias").replace("expert_bias", "expert_bias.bias")  # likewise
-        by_module = by_module.replace(".dt_bias", ".dt_proj.bias")
+        by_module = by_module.replace(".dt_bias", ".dt_proj.bias").replace(".layer_scalar", ".layer_scalar.weight")
         by_module = by_module.removeprefix("model." if ".feed_forward.experts." in name else "")
         theirs = names.get_name(by_module, try_suffixes=(".weight", ".bias"))
+        for factor, ours in ((".router.scale", "ffn_gate_inp"), (".router.per_expert_scale", "ffn_down_exps")):  # as the converter has them
+            theirs = f"blk.{name.split('.')[2]}.{ours}.scale" if name.endswith(factor) else theirs
         theirs = theirs or {"lm_head.weight": "output.weight"}[name]  # which the package forgot of lfm2moe
         theirs += ".weight" if name.endswith(".sinks") else ""  # as the converter has it
         same_tensor(found[theirs], expected_rows(config, name, weights), quantization)
 
 
+def still_frequencies(config):
+    """What frequencies of layers that see all are divided by, as the package's converter has it."""
+    width, share = config["global_head_dim"], config["rope_parameters"]["full_attention"]["partial_rotary_factor"]
+    turned = int(width * share / 2)
+    return np.array([1.0] * turned + [1e30] * (width // 2 - turned), dtype=np.float32)
+
+
 def with_norms(folder):
-    """Weights of norms that differ: those that a model begins with are all alike. Eighths, to which one adds exactly."""
+    """Weights of norms, factors and scales that differ: those that a model begins with are all alike. Eighths, to which one adds exactly."""
     random = np.random.default_rng(29)
     tensors = tensors_in(folder / "model.safetensors")
     for name in sorted(tensors):
-        if name.endswith("norm.weight"):
+        if name.endswith(("norm.weight", "layernorm_1.weight", "layernorm_2.weight", "scale", "scalar")):
             tensors[name] = tensors[name] + random.integers(-4, 5, tensors[name].shape).astype(np.float32) / 8
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -325,6 +348,14 @@ TEXTS = ["Hello, world! It's 2024.", "  two  blanks \n\n lines\t", "\u00dcber ca
          "<|im_start|>user\nhi<|im_end|>\n", "x = {'a': [1, 22, 333]}  # don't"]
 
 
+def logits_of(folder, ids):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, experts_implementation="eager")
+    for weights in model.parameters():  # where they lie in the file decides on what multiplies them
+        weights.data = weights.data.clone()
+    with torch.no_grad():
+        return model(ids).logits
+
+
 def round_trip(folder, scratch):
     """Exported, read back, loaded by transformers: the same logits, ids and templates as the directory's own."""
     file, back = scratch / f"{folder.name}-back.gguf", scratch / f"{folder.name}-back"
@@ -343,10 +374,7 @@ def round_trip(folder, scratch):
     assert ours.apply_chat_template(chat, tokenize=False) == theirs.apply_chat_template(chat, tokenize=False)
     assert (ours.bos_token, ours.eos_token, ours.pad_token) == (theirs.bos_token, theirs.eos_token, theirs.pad_token)
     ids = torch.tensor([theirs("Hello, world").input_ids])
-    with torch.no_grad():
-        plain = dict(dtype=torch.float32, experts_implementation="eager")
-        wanted = AutoModelForCausalLM.from_pretrained(folder, **plain)(ids).logits
-        logits = AutoModelForCausalLM.from_pretrained(back, **plain)(ids).logits
+    wanted, logits = logits_of(folder, ids), logits_of(back, ids)
     exact = not any(name.endswith("A_log") for name in base)
     assert torch.equal(logits, wanted) if exact else torch.allclose(logits, wanted, rtol=1e-5, atol=1e-6), (logits - wanted).abs().max()
 
@@ -422,7 +450,7 @@ def main():
     PROBE = arguments.probe
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        for arch in arguments.archs or ARCHS:
+        for arch in arguments.archs or [*ARCHS, "gemma4_text+experts"]:
             probe("init", arch, scratch / arch)
             with_norms(scratch / arch)
             for quantization in TYPES:

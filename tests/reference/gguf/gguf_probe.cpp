@@ -1,6 +1,8 @@
 // Writes and reads GGUF files for the comparison with the package gguf.
 //
-//   gguf_probe init ARCH FOLDER                            a small random model
+//   gguf_probe init ARCH FOLDER                            a small random model; ARCH+experts: with experts, of one
+//   that
+//                                                          may have none
 //   gguf_probe model FOLDER QUANTIZATION FILE
 //   gguf_probe adapter FOLDER ADAPTER QUANTIZATION FILE
 //   gguf_probe import FILE FOLDER                          a model directory of what the file holds
@@ -58,8 +60,13 @@ absl::Status decode(const std::string& type, const std::string& from, const std:
 
 absl::Status run(const std::vector<std::string>& words) {
   if (words.size() == 3 && words[0] == "init") {
+    constexpr std::string_view kWithExperts = "+experts";
     model::InitOptions options;
     options.arch = words[1];
+    if (options.arch.ends_with(kWithExperts)) {
+      options.arch.resize(options.arch.size() - kWithExperts.size());
+      options.moe_intermediate_size = 96;
+    }
     options.tie_word_embeddings = words[1] == "qwen2" || words[1].starts_with("gemma");
     if (words[1] == "olmoe") options.num_key_value_heads = options.num_attention_heads;
     options.num_hidden_layers = 7;  // so many that each kind of layer is there
