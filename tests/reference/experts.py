@@ -7,7 +7,7 @@ def names_of(model_type):
     """Module and matrices of an expert, as files have them."""
     if model_type == "lfm2_moe":
         return "feed_forward", "w1", "w3", "w2"
-    if model_type == "mixtral":
+    if model_type in ("mixtral", "minimax_m2"):
         return "block_sparse_moe", "w1", "w3", "w2"
     return "mlp", "gate_proj", "up_proj", "down_proj"
 
@@ -27,6 +27,8 @@ def parts_of_stack(name, tensor):
 
 def parts_of_granite(name, tensor):
     """Granite's mixtures: files have experts in stacks, but Rondo names each by itself, and another name of the router."""
+    if ".shared_mlp.input_linear." in name and "lora_A" not in name:
+        return [(name.replace("input_linear", word), half) for word, half in zip(("gate_proj", "up_proj"), tensor.chunk(2))]
     block, _, rest = name.partition(".block_sparse_moe.")
     if rest == "router.weight":
         return [(f"{block}.block_sparse_moe.router.layer.weight", tensor)]
@@ -105,7 +107,7 @@ def parts_of_factors(config, name, tensor):
     return [(f"{experts}{word}.lora_B.weight", part.reshape(-1, part.shape[2])) for word, part in parts.items()]
 
 
-LATENT = ("glm4_moe_lite", "deepseek_v3", "deepseek_v2")  # attention by a latent
+LATENT = ("glm4_moe_lite", "deepseek_v3", "deepseek_v2", "youtu")  # attention by a latent
 
 
 def parts_of_latent(config, name, tensor):
@@ -127,7 +129,7 @@ def parts_of_latent(config, name, tensor):
     return [(name, tensor)]
 
 
-PAIRED = ("ernie4_5", "ernie4_5_moe", "glm4")  # neighbouring channels of queries and keys turn
+PAIRED = ("ernie4_5", "ernie4_5_moe", "glm", "glm4", "helium")  # neighbouring channels of queries and keys turn
 
 
 def with_pairs_parted(config, name, tensor):
@@ -147,7 +149,7 @@ def in_files(config, name, tensor):
         return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)
-    if model_type in ("phi3", "glm4", "lfm2") or model_type == "lfm2_moe" and ".experts." not in name and ".gate." not in name:
+    if model_type in ("phi3", "glm", "glm4", "lfm2") or model_type == "lfm2_moe" and ".experts." not in name and ".gate." not in name:
         return parts_of_fused(config, name, tensor)
     if model_type.startswith(("qwen3_5", "qwen3_next")) and ".mlp." not in name:
         return parts_of_delta(config, name, tensor)
@@ -159,10 +161,14 @@ def in_files(config, name, tensor):
         return parts_of_stack(name, tensor)
     if model_type.startswith("gemma4") and ".experts." in name:
         return parts_of_gemma(name, tensor)
-    if model_type == "granitemoe":
+    if model_type.startswith("granitemoe"):
         return parts_of_granite(name, tensor)
     if rest == "gate.moe_statics.e_score_correction_bias":
         return [(f"{block}.mlp.{rest.removeprefix('gate.')}", tensor)]
+    if rest == "gate.e_score_correction_bias" and model_type == "exaone_moe":
+        return [(f"{block}.mlp.e_score_correction_bias", tensor)]
+    if rest == "e_score_correction_bias":
+        return [(f"{block}.{module}.e_score_correction_bias", tensor)]
     if rest == "gate.weight":
         return [(f"{block}.{module}.gate.weight", tensor)]
     if rest == "experts.down_proj":

@@ -18,8 +18,9 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
 
 
 LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
-TURN_IN_PART = ("phi3", "glm4", "glm4_moe", *LINEAR_IN_PART)
-EXPERTS_EVERYWHERE = ("qwen3_5_moe_text",)  # no MLP is so wide as intermediate_size
+TURN_IN_PART = ("phi3", "glm", "glm4", "glm4_moe", "solar_open", "minimax_m2", *LINEAR_IN_PART)
+ALWAYS_NORMALISED = ("mixtral", "minimax_m2", "granitemoe", "granitemoeshared", "granitemoehybrid", "hunyuan_v1_moe", "afmoe")
+EXPERTS_EVERYWHERE = ("qwen3_5_moe_text", "solar_open")  # no MLP is so wide as intermediate_size
 
 
 def as_list(value):
@@ -41,7 +42,7 @@ def rope_of(config, rope):
     stretched = kind in ("yarn", "llama3", "longrope")
     original = rope.get("original_max_position_embeddings", 0) if stretched else 0
     factor = rope.get("factor", 1.0) if kind != "default" else 1.0
-    alpha = (rope.get("alpha") or None) if kind == "dynamic" and config.model_type == "hunyuan_v1_dense" else None
+    alpha = (rope.get("alpha") or None) if kind == "dynamic" and config.model_type.startswith("hunyuan_v1") else None
     if factor is None or (kind == "longrope" and "factor" not in rope):  # the ratio of the two lengths
         factor = config.max_position_embeddings / original
     yarn = rope if kind == "yarn" else {}
@@ -65,13 +66,17 @@ def rope_of(config, rope):
 def windows_of(config, layers):
     if config.model_type in ("mistral", "ministral3", "mixtral", "qwen3_moe", "phi3"):
         return [config.sliding_window or 0] * config.num_hidden_layers
-    if config.model_type == "exaone4":
+    if config.model_type in ("exaone4", "exaone_moe"):
         return [(config.sliding_window or 0) if layer.self_attn.is_sliding else 0 for layer in layers]
     return [getattr(getattr(layer, "self_attn", None), "sliding_window", None) or 0 for layer in layers]
 
 
 def without_rope_of(config, layers):
-    if config.model_type == "exaone4":
+    if config.model_type == "afmoe":
+        return [not layer.self_attn.is_local_attention for layer in layers]
+    if config.model_type == "granitemoehybrid":
+        return [config.position_embedding_type != "rope"] * len(layers)
+    if config.model_type in ("exaone4", "exaone_moe"):
         return [config.sliding_window is not None and not layer.self_attn.is_sliding for layer in layers]
     return [not getattr(getattr(layer, "self_attn", None), "use_rope", True) for layer in layers]
 
@@ -110,11 +115,15 @@ def choice_of(config, mixture):
     for softmax alone."""
     if config.model_type == "ernie4_5_moe":
         return [hasattr(mixture.gate, "moe_statics"), False, 1.0, 1, 1]
-    if config.model_type in ("glm4_moe", "glm4_moe_lite", "deepseek_v3"):
+    if config.model_type in ("glm4_moe", "glm4_moe_lite", "deepseek_v3", "dots1", "solar_open", "exaone_moe"):
         router = mixture.gate
         return [hasattr(router, "e_score_correction_bias"), True, router.routed_scaling_factor, router.num_group, router.topk_group]
     if config.model_type == "deepseek_v2" and mixture.gate.routed_scaling_factor != 1.0:
         return [False, False, mixture.gate.routed_scaling_factor, 1, 1]
+    if config.model_type == "minimax_m2":
+        return [hasattr(mixture, "e_score_correction_bias"), True, 1.0, 1, 1]
+    if config.model_type == "afmoe":
+        return [hasattr(mixture, "expert_bias"), True, mixture.router.route_scale, 1, 1]
     if config.model_type == "lfm2_moe":
         return [hasattr(mixture, "expert_bias"), True, mixture.gate.routed_scaling_factor, 1, 1]
     return None
@@ -135,8 +144,10 @@ def experts_of(config, layers):
     if not mixtures:
         return None
     router, experts = getattr(mixtures[0], "gate", None) or mixtures[0].router, mixtures[0].experts
-    normalised = getattr(router, "norm_topk_prob", config.model_type in ("mixtral", "granitemoe", "gpt_oss", "qwen3_5_moe_text", "ernie4_5_moe"))
-    return [router.weight.shape[0], router.top_k, normalised,
+    normalised = getattr(router, "norm_topk_prob", config.model_type in (*ALWAYS_NORMALISED, "gpt_oss", "qwen3_5_moe_text", "ernie4_5_moe"))
+    scores = next(getattr(router, name) for name in ("weight", "wg", "gate") if hasattr(router, name))
+    choices = router.top_k[0] if isinstance(router.top_k, list) else router.top_k
+    return [getattr(scores, "weight", scores).shape[0], choices, normalised,
             [i for i, layer in enumerate(layers) if not hasattr(mixture_of(layer), "experts")],
             [experts.alpha, experts.limit] if config.model_type == "gpt_oss" else None, choice_of(config, mixtures[0])]
 
@@ -149,6 +160,8 @@ def choice_biases(model):
 def intermediate_of(config, layers):
     if config.model_type == "lfm2":
         return layers[0].feed_forward.w1.out_features
+    if config.model_type == "granitemoehybrid" and config.num_local_experts == 0:
+        return config.shared_intermediate_size
     return 0 if config.model_type in EXPERTS_EVERYWHERE else config.intermediate_size
 
 
@@ -173,6 +186,9 @@ def expected(folder):
     attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
     kv_heads, head_dim, global_heads = heads_of(config, layers)
     embedding_scale = getattr(text_model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
+    if config.model_type == "afmoe" and config.mup_enabled:
+        embedding_scale = config.hidden_size**0.5
+    logits_scaling = float(getattr(config, "logits_scaling", 1.0))
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
         "intermediate_size": intermediate_of(config, layers), "num_layers": config.num_hidden_layers,
@@ -183,7 +199,7 @@ def expected(folder):
         "without_rope": without_rope_of(config, layers),
         "attention_scale": in_fp32(attention.scaling), "embedding_scale": in_fp32(embedding_scale),
         "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
-        "logits_scaling": float(getattr(config, "logits_scaling", 1.0)),
+        "logits_scaling": 1.0 / logits_scaling if config.model_type == "hyperclovax" else logits_scaling,
         "attention_cap": float(getattr(config, "attn_logit_softcapping", None) or 0.0),
         "logits_cap": float(getattr(config, "final_logit_softcapping", None) or 0.0),
         "tie_word_embeddings": outer.tie_word_embeddings, "initializer_range": config.initializer_range,

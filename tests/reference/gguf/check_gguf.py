@@ -36,7 +36,8 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "seed_oss": MODEL_ARCH.SEED_OSS, "ernie4_5": MODEL_ARCH.ERNIE4_5,
          "glm4": MODEL_ARCH.GLM4, "lfm2": MODEL_ARCH.LFM2, "glm4_moe": MODEL_ARCH.GLM4_MOE,
          "ernie4_5_moe": MODEL_ARCH.ERNIE4_5_MOE, "lfm2_moe": MODEL_ARCH.LFM2MOE,
-         "qwen3_5_text": MODEL_ARCH.QWEN35, "qwen3_5_moe_text": MODEL_ARCH.QWEN35MOE, "qwen3_next": MODEL_ARCH.QWEN3NEXT}
+         "qwen3_5_text": MODEL_ARCH.QWEN35, "qwen3_5_moe_text": MODEL_ARCH.QWEN35MOE, "qwen3_next": MODEL_ARCH.QWEN3NEXT,
+         "glm": MODEL_ARCH.CHATGLM}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []

@@ -32,9 +32,9 @@ TOLERANCE_WITH_GELU = 5e-4
 ARCHS = ["llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite", "granitemoe", "olmo2", "olmo3", "gemma",
          "gemma2", "gemma3_text", "gemma4_text", "gemma4_text+experts", "gemma4_text+steep", "gemma4_text+experts+steep", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
          "seed_oss", "ernie4_5", "glm4", "lfm2", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text",
-         "qwen3_next"]
+         "qwen3_next", "internlm3", "iquestcoder", "helium", "glm", "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe"]
 # What readers take for granted: tied heads, as many heads of keys as of queries.
-OPTIONS = {"olmoe": ["--num_key_value_heads", 6], "gemma": ["--tie_word_embeddings", "true"], "gemma2": ["--tie_word_embeddings", "true"],
+OPTIONS = {"olmoe": ["--num_key_value_heads", 6], "dots1": ["--num_key_value_heads", 6], "gemma": ["--tie_word_embeddings", "true"], "gemma2": ["--tie_word_embeddings", "true"],
            "gemma3_text": ["--tie_word_embeddings", "true", "--num_hidden_layers", 7],
            "gemma4_text+experts": ["--moe_intermediate_size", 64, "--tie_word_embeddings", "true"],
            "gemma4_text+experts+steep": ["--moe_intermediate_size", 64]}
@@ -91,7 +91,7 @@ def config_of(folder):
 
 
 def has_experts(folder):
-    return any("num_experts_per_tok" in key or key in ("moe_k", "top_k_experts") for key in config_of(folder))
+    return any("num_experts_per_tok" in key or key in ("moe_k", "moe_topk", "top_k_experts") for key in config_of(folder))
 
 
 def with_own_numbers(folder, steep):

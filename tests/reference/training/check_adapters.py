@@ -7,6 +7,7 @@ of keys below. PEFT loads the result, and the loss of eight texts must be the on
 1e-5, and another one than the base's.
 """
 import argparse
+import functools
 import json
 import pathlib
 import subprocess
@@ -52,8 +53,36 @@ OF_CONVOLUTIONS = {
     "rank_pattern, rslora": ["--rank_pattern", "in_proj=3,w2=2", "--use_rslora"],
     "dora, loraplus": ["--use_dora", "--loraplus_lr_ratio", "8", "--lora_target", "in_proj,out_proj,w1,w3"],
 }
+OF_GRANITE = {
+    "all": [],
+    "tensors alone": ["--lora_target", "none", "--target_parameters", "experts.down_proj"],
+    "inner tensor, rslora": ["--lora_target", "input_linear,o_proj", "--target_parameters", "experts.gate_up_proj", "--use_rslora"],
+    "rank_pattern, dropout": ["--rank_pattern", "input_linear=3,output_linear=2", "--lora_dropout", "0.1"],
+    "dora, loraplus": ["--use_dora", "--loraplus_lr_ratio", "8", "--lora_target", "q_proj,input_linear,output_linear"],
+}
 TOLERANCE = 1e-5
 FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=0.7, attention_multiplier=0.4)
+
+
+def kinds_of(names):
+    """For a model with these parameters."""
+    def has(word):
+        return any(word in name for name in names)
+
+    def renamed(words):
+        return {kind: [functools.reduce(lambda text, pair: text.replace(*pair), words.items(), key) for key in keys]
+                for kind, keys in KINDS.items()}
+
+    if has(".conv.in_proj."):
+        return OF_CONVOLUTIONS
+    if has(".kv_b_proj."):
+        return OF_LATENTS if has(".experts.") else {
+            kind: keys for kind, keys in OF_LATENTS.items() if not any("gate_up_proj" in key for key in keys)}
+    if has(".input_linear."):
+        return OF_GRANITE if has(".experts.") else renamed({"mlp.up_proj": "shared_mlp.input_linear", "down_proj": "output_linear"})
+    if has(".experts."):
+        return OF_EXPERTS
+    return renamed({"mlp.up_proj": "mlp.gate_up_proj"}) if has(".gate_up_proj.") else KINDS
 
 
 def run(rondo, *arguments):
@@ -95,7 +124,7 @@ def main():
         data.write_text("\n".join(json.dumps({"text": text}) for text in texts))
         run(arguments.rondo, "init", "--arch", arguments.arch, "--output_dir", work / "base", "--num_hidden_layers", 3,
             "--seed", 7, "--dtype", "fp32")
-        if arguments.arch == "granite":
+        if arguments.arch.startswith("granite") or arguments.arch == "hyperclovax":
             config = work / "base" / "config.json"
             config.write_text(json.dumps({**json.loads(config.read_text()), **FACTORS}))
         tokenizer = AutoTokenizer.from_pretrained(work / "base")
@@ -103,11 +132,7 @@ def main():
         plain_model = AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32)
         plain = loss_of(plain_model, tokenizer, texts)
         names = [name for name, _ in plain_model.named_parameters()]
-        kinds = OF_EXPERTS if any(".experts." in name for name in names) else KINDS
-        if any(".kv_b_proj." in name for name in names):
-            kinds = OF_LATENTS
-        if any(".conv.in_proj." in name for name in names):
-            kinds = OF_CONVOLUTIONS
+        kinds = kinds_of(names)
         for number, (kind, keys) in enumerate(kinds.items()):
             adapter = work / f"adapter{number}"
             run(arguments.rondo, "train", *common, "--dataset", data, "--output_dir", adapter, "--max_steps", 4,

@@ -29,6 +29,8 @@ from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 from transformers import SeedOssConfig, SeedOssForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
+from more_families import BUILT_AS_OTHERS, more_cases  # noqa: F401
+
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
 DELTA_LAYERS = [*LINEAR_LAYERS, "in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]
@@ -383,6 +385,9 @@ CASES = {
 }
 
 
+CASES.update(more_cases(_case))
+
+
 def settle_files(folder):
     """As such models were published."""
     path = folder / "config.json"
@@ -432,8 +437,8 @@ def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     hidden = text_config(model).hidden_size
     model_type = model.config.model_type
-    scales_embedding = model_type.startswith("gemma")
-    adds_one = (scales_embedding and not model_type.startswith("gemma4")) or model_type.startswith(("qwen3_5", "qwen3_next"))
+    scales_embedding = model_type.startswith("gemma") or model_type == "afmoe"
+    adds_one = (model_type.startswith("gemma") and not model_type.startswith("gemma4")) or model_type.startswith(("qwen3_5", "qwen3_next"))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -460,7 +465,8 @@ def randomize(model, seed):
 
 def make_config(name, **changes):
     config_class, _, values = CASES[name]
-    return config_class(**{**values, **changes})
+    without = dict(pad_token_id=None) if name == "youtu" else {}  # of one transformers makes the row 0 when it loads this family
+    return config_class(**{**values, **changes, **without})
 
 
 def make_model(name, seed, **changes):
@@ -483,8 +489,13 @@ def targets_of(model):
     if model.config.model_type.startswith("qwen3_5"):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
     if hasattr(model.config, "kv_lora_rank"):
-        return [*(["q_proj"] if model.config.q_lora_rank is None else ["q_a_proj", "q_b_proj"]), *LATENT_LAYERS]
-    if model.config.model_type == "glm4":
+        of_mlp = LINEAR_LAYERS[4:] if model.config.model_type == "youtu" else []
+        return [*(["q_proj"] if model.config.q_lora_rank is None else ["q_a_proj", "q_b_proj"]), *LATENT_LAYERS, *of_mlp]
+    if model.config.model_type in ("granitemoeshared", "granitemoehybrid"):
+        return [*ATTENTION_LAYERS, "input_linear", "output_linear"]
+    if model.config.model_type == "hunyuan_v1_moe":
+        return [*ATTENTION_LAYERS, "wg"]
+    if model.config.model_type in ("glm", "glm4"):
         return [*ATTENTION_LAYERS, "gate_up_proj", "down_proj"]
     if model.config.model_type == "qwen2_moe":
         return [*LINEAR_LAYERS, "shared_expert_gate"]

@@ -53,6 +53,7 @@ def make_optimizer(model, learning_rate, weight_decay, betas=(0.9, 0.999), epsil
     """AdamW with the groups of transformers' Trainer: norm weights and biases do not decay, magnitudes and sinks do."""
     names = set(Trainer.get_decay_parameter_names(None, model))
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    names -= {name for name in names if name.endswith(("post_norm1.weight", "post_norm2.weight"))}  # norms that its patterns miss
     groups = [dict(params=[p for n, p in trained.items() if n in names], weight_decay=weight_decay),
               dict(params=[p for n, p in trained.items() if n not in names], weight_decay=0.0)]
     return torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate, betas=betas, eps=epsilon,

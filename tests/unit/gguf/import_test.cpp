@@ -102,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                                          "granite", "granitemoe", "olmo2", "olmo3", "gemma", "gemma2", "gemma3_text",
                                          "gemma4_text", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe",
                                          "lfm2_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
-                                         "seed_oss", "ernie4_5", "glm4", "lfm2", "qwen3_5_text", "qwen3_5_moe_text",
-                                         "qwen3_next"),
+                                         "seed_oss", "ernie4_5", "glm", "glm4", "lfm2", "qwen3_5_text",
+                                         "qwen3_5_moe_text", "qwen3_next"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {

@@ -29,7 +29,7 @@ inline model::InitOptions options_of(const std::string& arch, std::uint32_t hidd
   options.moe_intermediate_size = intermediate;
   options.tie_word_embeddings = arch == "qwen2" || arch.starts_with("gemma");
   options.num_hidden_layers = arch == "gemma3_text" ? 7 : arch == "olmo3" || arch == "smollm3" ? 5 : 2;
-  if (arch == "olmoe") options.num_key_value_heads = options.num_attention_heads;
+  if (arch == "olmoe" || arch == "dots1") options.num_key_value_heads = options.num_attention_heads;
   if (arch.starts_with("qwen3_5") || arch == "qwen3_next") options.num_hidden_layers = 4;
   return options;
 }

@@ -21,7 +21,10 @@ Json good_config(const std::string& model_type = "llama") {
                  {"attention_dropout", 0.0},
                  {"residual_dropout", 0.0},
                  {"hidden_size_per_layer_input", 0}};
-  if (model_type == "glm4_moe_lite" || model_type.starts_with("deepseek")) {
+  if (model_type == "dots1") config.update({{"moe_intermediate_size", 32}, {"n_shared_experts", 1}});
+  if (model_type == "dots1") config.update({{"n_routed_experts", 8}, {"num_experts_per_tok", 2}});
+  if (model_type == "granitemoehybrid") config["layer_types"] = {"attention", "attention"};
+  if (model_type == "glm4_moe_lite" || model_type == "youtu" || model_type.starts_with("deepseek")) {
     config.update({{"num_key_value_heads", 4}, {"head_dim", 64}, {"num_experts_per_tok", 2}});
   }
   return config;
@@ -228,6 +231,43 @@ INSTANTIATE_TEST_SUITE_P(
         BadConfig{
             "normalised_by_nobody", "deepseek_v2", {{"norm_topk_prob", true}}, {"norm_topk_prob", "expected false"}},
         BadConfig{"no_choices", "deepseek_v2", {{"num_experts_per_tok", nullptr}}, {"num_experts_per_tok"}},
+        BadConfig{"two_biases", "internlm3", {{"qkv_bias", true}}, {"bias", "qkv_bias says (true)", "found false"}},
+        BadConfig{"coder_slides",
+                  "iquestcoder",
+                  {{"use_sliding_window", true}},
+                  {"use_sliding_window", "iquestcoder", "expected false"}},
+        BadConfig{"heads_wider_than_all", "helium", {{"head_dim", 32}}, {"head_dim", "hidden_size (64)", "found 32"}},
+        BadConfig{"latent_of_other_heads",
+                  "youtu",
+                  {{"num_key_value_heads", 2}},
+                  {"num_key_value_heads", "num_attention_heads (4)", "found 2"}},
+        BadConfig{"experts_of_a_dense_one", "youtu", {{"n_routed_experts", 8}}, {"n_routed_experts", "dense"}},
+        BadConfig{"scans",
+                  "granitemoehybrid",
+                  {{"layer_types", {"attention", "mamba"}}},
+                  {"layer_types", "the layer \"mamba\"", "supported: attention"}},
+        BadConfig{"scans_unsaid", "granitemoehybrid", {{"layer_types", nullptr}}, {"layer_types", "Mamba's", "(2)"}},
+        BadConfig{"shared_none", "granitemoehybrid", {{"shared_intermediate_size", 0}}, {"shared_intermediate_size"}},
+        BadConfig{"choices_by_layer", "hunyuan_v1_moe", {{"moe_topk", {1, 2}}}, {"moe_topk", "same one", "2 layers"}},
+        BadConfig{"ropes_of_no_kind",
+                  "mellum",
+                  {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
+                  {"rope_parameters", "full_attention"}},
+        BadConfig{"share_in_none", "dots1", {{"n_shared_experts", nullptr}}, {"n_shared_experts"}},
+        BadConfig{"width_in_none", "dots1", {{"moe_intermediate_size", nullptr}}, {"moe_intermediate_size"}},
+        BadConfig{"listed_without_a_window",
+                  "dots1",
+                  {{"sliding_window", nullptr}, {"layer_types", {"full_attention", "sliding_attention"}}},
+                  {"layer_types", "layer 1", "sliding_window null"}},
+        BadConfig{"always_slides",
+                  "exaone_moe",
+                  {{"sliding_window", nullptr}},
+                  {"sliding_window", "layer 0 is sliding_attention", "found null"}},
+        BadConfig{"turned_too_far", "minimax_m2", {{"rotary_dim", 17}}, {"rotary_dim", "found 17"}},
+        BadConfig{"interval_of_none",
+                  "afmoe",
+                  {{"global_attn_every_n_layers", 0}},
+                  {"global_attn_every_n_layers", "found 0"}},
         BadConfig{"no_factor_of_shares", "glm4_moe", {{"routed_scaling_factor", 0.0}}, {"routed_scaling_factor"}},
         BadConfig{"none_shared", "glm4_moe", {{"n_shared_experts", 0}}, {"n_shared_experts", "found 0"}},
         BadConfig{"least_sum", "ernie4_5_moe", {{"moe_norm_min", 0.5}}, {"moe_norm_min", "0.5"}},

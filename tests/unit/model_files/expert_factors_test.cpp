@@ -128,6 +128,26 @@ TEST(AttentionAlone, NamesTheLayersOfTheModelsAttention) {
   EXPECT_EQ(text_of("deepseek_v3"), "lora_target: q_proj,kv_a_proj_with_mqa,kv_b_proj,o_proj");
 }
 
+/// As PEFT has it: Hunyuan's router is a linear layer of its own name, AFMoE's gate of attention has a name of experts.
+TEST(ExpertFactors, OfRoutersWithNamesOfTheirOwn_AreNamedAsInPeft) {
+  const auto all_of = [](const char* name) {
+    LoraConfig lora;
+    EXPECT_TRUE(
+        resolve_targets(*load_config(fs::path(RONDO_TEST_DATA) / "golden" / name / "model"), "all", "", lora).ok());
+    return lora;
+  };
+  const std::vector<std::string> attention = {"q_proj", "k_proj", "v_proj", "o_proj"};
+  EXPECT_EQ(all_of("hunyuan_moe").targets, (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "wg"}));
+  EXPECT_EQ(all_of("hunyuan_moe").parameters, (std::vector<std::string>{"gate_up_proj", "down_proj"}));
+  for (const char* name : {"afmoe", "minimax_m2", "dots1", "exaone_moe", "mellum"}) {
+    EXPECT_EQ(all_of(name).targets, attention) << name;
+    EXPECT_EQ(all_of(name).parameters, (std::vector<std::string>{"gate.weight", "gate_up_proj", "down_proj"})) << name;
+  }
+  EXPECT_EQ(all_of("granitemoeshared").targets,
+            (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "input_linear", "output_linear"}));
+  EXPECT_TRUE(all_of("granitemoeshared").parameters.empty());
+}
+
 /// Of LFM2's neither; of GLM's and ERNIE's all names mean experts, and those that all share have no adapter.
 TEST(ExpertFactors, OfThoseThatABiasChooses_AreNamedAsInPeft) {
   const auto config_of = [](const char* name) {

@@ -33,7 +33,7 @@ TEST(InitModel, EveryFamily_PassesItsOwnChecks) {
 }
 
 TEST(InitModel, AttentionByALatent_HasAsManyHeadsOfKeysAsOfQueries) {
-  for (const char* arch : {"glm4_moe_lite", "deepseek_v3", "deepseek_v2"}) {
+  for (const char* arch : {"glm4_moe_lite", "deepseek_v3", "deepseek_v2", "youtu"}) {
     const auto folder = fresh_folder() / "model";
     InitOptions options;
     options.arch = arch;
@@ -47,6 +47,24 @@ TEST(InitModel, AttentionByALatent_HasAsManyHeadsOfKeysAsOfQueries) {
     EXPECT_TRUE(weights.ok()) << weights.status();
     options.num_key_value_heads = 2;
     expect_refused(init_model(options, folder / "other"), {"init", "num_key_value_heads", "num_attention_heads (4)"});
+  }
+}
+
+TEST(InitModel, FamiliesOfOtherLayouts_AreReadAgain) {
+  for (const char* arch : {"internlm3", "helium", "glm", "hyperclovax", "granitemoeshared", "granitemoehybrid",
+                           "mellum", "dots1", "solar_open", "exaone_moe", "hunyuan_v1_moe", "minimax_m2", "afmoe"}) {
+    const auto folder = fresh_folder() / "model";
+    InitOptions options;
+    options.arch = arch;
+    ASSERT_TRUE(init_model(options, folder).ok()) << arch;
+    const auto config = load_config(folder);
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto weights = open_weights(*config, folder);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    EXPECT_TRUE(check_model_tensors(*config, *weights).ok()) << arch;
+    // transformers takes no null for it.
+    const bool slides = config->family == Family::kExaoneMoe || config->family == Family::kAfmoe;
+    EXPECT_EQ(config->sliding_window[0], slides ? 512U : 0U) << arch;
   }
 }
 

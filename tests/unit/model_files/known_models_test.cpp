@@ -135,6 +135,16 @@ TEST(KnownModels, ParametersOfAttentionByALatent_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("deepseek-ai/DeepSeek-V2-Lite-Chat")), 15706484224U);
 }
 
+/// As transformers 5.23 counts.
+TEST(KnownModels, ParametersOfSmallFamilies_AreAsInTransformers) {
+  EXPECT_EQ(parameters_of(*known_model("internlm/internlm3-8b-instruct")), 8804241408U);
+  EXPECT_EQ(parameters_of(*known_model("IQuestLab/IQuest-Coder-V1-40B-Instruct")), 39794283520U);
+  EXPECT_EQ(parameters_of(*known_model("kyutai/helium-1-preview-2b")), 2172643840U);
+  EXPECT_EQ(parameters_of(*known_model("THUDM/glm-4-9b-chat-hf")), 9399951360U);
+  EXPECT_EQ(parameters_of(*known_model("tencent/Youtu-LLM-2B")), 1961560064U);
+  EXPECT_EQ(parameters_of(*known_model("ibm-granite/granite-4.0-micro")), 3402836480U);
+}
+
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {
   for (const char* name : {"qwen3-32b", "Qwen3-32B", "qwen/qwen3-32b"}) EXPECT_TRUE(known_model(name)) << name;
   for (const char* name :

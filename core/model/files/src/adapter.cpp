@@ -321,7 +321,9 @@ class ExpertWords {
   explicit ExpertWords(const ModelConfig& model) {
     if (!names_mean_experts(model)) return;
     const ExpertNames names = expert_names(model);
-    words_ = {names.router, names.gate, names.up, names.down};
+    const std::string router = names.router;
+    words_ = {router.substr(router.rfind('.') + 1), names.gate, names.up, names.down};
+    linear_router_ = model.experts->linear_router;
   }
   const std::vector<std::string>& all() const { return words_; }
   void take_all() { taken_.insert(words_.begin(), words_.end()); }
@@ -339,7 +341,7 @@ class ExpertWords {
       return invalid_input("lora_target: {} of experts has no adapter without {}: both are one tensor, give both",
                            words_[has(1) ? 1 : 2], words_[has(1) ? 2 : 1]);
     }
-    if (has(0)) lora.parameters.push_back(words_[0] + ".weight");
+    if (has(0) && !linear_router_) lora.parameters.push_back(words_[0] + ".weight");
     if (has(1)) {
       lora.parameters.emplace_back(kInner);
       add_unless_named(lora.rank_pattern, 2 * lora.rank);
@@ -360,6 +362,7 @@ class ExpertWords {
   }
 
   std::vector<std::string> words_;  // router, gate, up, down
+  bool linear_router_ = false;      // its name is no tensor's
   std::set<std::string> taken_;
 };
 
@@ -461,7 +464,8 @@ absl::Status resolve_targets(const ModelConfig& model, const std::string& words,
     } else if (std::ranges::count(known, word) > 0) {
       named.insert(word);
     } else if (!of_experts.take(word) && (word != "none" || parameters.empty())) {
-      known.insert(known.end(), of_experts.all().begin(), of_experts.all().end());
+      std::ranges::copy_if(of_experts.all(), std::back_inserter(known),
+                           [&](const std::string& name) { return std::ranges::count(known, name) == 0; });
       return invalid_input("lora_target: \"{}\" is no linear layer of {}; expected all or names out of {}", word,
                            model.model_type, fmt::join(known, ", "));
     }

@@ -45,6 +45,8 @@ std::vector<bool> parse_listed_blocks(Fields& fields, const ExpertTraits& traits
   std::fill_n(dense.begin(), std::min(traits.leading, layers), true);
   const std::string leading(traits.leading_key);
   if (!fields.has("mlp_layer_types")) {
+    if (traits.mixtures == Mixtures::kListedOrBehind) return parse_leading_blocks(fields, traits, layers);
+    if (leading.empty()) return dense;
     if (fields.integer(leading, 0, kMaxLayers, traits.leading) == traits.leading) return dense;
     fields.refuse(leading, fmt::format("transformers takes {} whatever this says; expected that, or mlp_layer_types",
                                        traits.leading));
@@ -88,15 +90,45 @@ std::vector<bool> parse_dense_blocks(Fields& fields, const ExpertTraits& traits,
   if (traits.mixtures == Mixtures::kStepped) dense = parse_stepped_blocks(fields, layers);
   if (traits.mixtures == Mixtures::kRanged) dense = parse_ranged_blocks(fields, layers);
   if (traits.mixtures == Mixtures::kBehind) dense = parse_leading_blocks(fields, traits, layers);
-  if (traits.mixtures == Mixtures::kListed) dense = parse_listed_blocks(fields, traits, layers);
+  const bool listed = traits.mixtures == Mixtures::kListed || traits.mixtures == Mixtures::kListedOrBehind;
+  if (listed) dense = parse_listed_blocks(fields, traits, layers);
   return std::find(dense.begin(), dense.end(), true) == dense.end() ? std::vector<bool>() : dense;
 }
 
 /// How many times as wide as another expert the one is that all share.
 std::uint32_t shared_count(Fields& fields, const ExpertTraits& traits) {
   constexpr std::uint32_t kMost = 64;
+  const bool must_be_there = traits.shared_count == 0 && !traits.may_share_none;
   return fields.integer(std::string(traits.shared_count_key), traits.may_share_none ? 0 : 1, kMost,
-                        traits.shared_count);
+                        must_be_there ? std::nullopt : std::optional(traits.shared_count));
+}
+
+/// One number for all blocks, or a list with the same for each.
+std::uint32_t choices_of(Fields& fields, const std::string& key, const ExpertTraits& traits, std::uint32_t layers) {
+  const std::optional<std::uint32_t> absent = traits.choices == 0 ? std::nullopt : std::optional(traits.choices);
+  const Json& list = fields.at(key);
+  if (!traits.linear_router || !list.is_array()) return fields.integer(key, 1, kMaxChoices, absent);
+  const bool same = list.size() == layers && std::ranges::all_of(list, [&](const Json& one) {
+                      return one.is_number_unsigned() && one == list[0] && one <= kMaxChoices && one >= 1;
+                    });
+  if (same) return list[0].get<std::uint32_t>();
+  fields.expected(key, fmt::format("an integer, or a list with the same one for each of {} layers, from 1 to {}",
+                                   layers, kMaxChoices));
+  return 1;
+}
+
+/// Of the MLP that all tokens share.
+std::uint32_t shared_width(Fields& fields, const ExpertTraits& traits, const ModelConfig& config,
+                           const ExpertsConfig& experts) {
+  if (traits.shares_mlp) return config.intermediate_size;
+  if (!traits.shared_mlp_key.empty()) {
+    const std::uint32_t least = traits.shared_mlp_width == 0 ? 0 : 1;
+    return fields.integer(std::string(traits.shared_mlp_key), least, kMaxIntermediate, traits.shared_mlp_width);
+  }
+  if (traits.shared_width != 0) {
+    return fields.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, traits.shared_width);
+  }
+  return traits.shared_count_key.empty() ? 0 : shared_count(fields, traits) * experts.width;
 }
 
 /// Which experts a token goes to, and their shares.
@@ -128,7 +160,9 @@ void parse_choice(Fields& fields, const ExpertTraits& traits, ExpertsConfig& exp
                   fmt::format("{} is not supported; expected \"greedy\"", excerpt(fields.at("topk_method"))));
   }
   if (!traits.by_sigmoids && !traits.reads_factor) return;
-  experts.factor = fields.number("routed_scaling_factor", {1e-3, 1e3}, traits.factor);
+  if (!traits.factor_key.empty()) {
+    experts.factor = fields.number(std::string(traits.factor_key), {1e-3, 1e3}, traits.factor);
+  }
   if (!traits.in_groups) return;
   experts.groups = fields.integer("n_group", 1, kMaxExperts, traits.groups);
   experts.chosen_groups =
@@ -171,14 +205,20 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   if (beside_mlp && !fields.flag(std::string(own.switch_key), false)) return;
   const auto or_none = [](std::uint32_t number) { return number == 0 ? std::nullopt : std::optional(number); };
   ExpertsConfig experts;
+  config.shared_mlp = !own.shared_mlp_key.empty();
+  if (own.may_be_none && fields.at(count_key(fields, own)) == 0) {
+    config.intermediate_size = shared_width(fields, own, config, experts);
+    return;
+  }
   experts.beside_mlp = beside_mlp;
+  experts.linear_router = beside_mlp || own.linear_router;
   const std::uint32_t least = own.mixtures == Mixtures::kStepped ? 0 : 1;
   const std::string choices_key = either(fields, own.choices_key, "num_experts_per_tok");
   experts.count = fields.integer(count_key(fields, own), least, kMaxExperts, or_none(own.count));
-  experts.choices = fields.integer(choices_key, 1, kMaxChoices, or_none(own.choices));
-  experts.width = own.width == 0 && !beside_mlp
-                      ? config.intermediate_size
-                      : fields.integer("moe_intermediate_size", 1, kMaxIntermediate, or_none(own.width));
+  experts.choices = choices_of(fields, choices_key, own, config.num_layers);
+  experts.width = own.width == 0 && !beside_mlp ? config.intermediate_size
+                                                : fields.integer("moe_intermediate_size", 1, kMaxIntermediate,
+                                                                 or_none(own.width == kInFile ? 0 : own.width));
   parse_choice(fields, own, experts);
   experts.biases = own.stacked;
   if (own.stacked) {
@@ -186,12 +226,9 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     experts.clamped = {fields.number("swiglu_alpha", {1e-3, 1e3}, ClampedSwiglu{}.alpha),
                        fields.number("swiglu_limit", {1e-3, 1e6}, ClampedSwiglu{}.limit)};
   }
-  if (own.shared_width != 0) {
-    experts.shared_width = fields.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, own.shared_width);
-    experts.gates_shared = true;
-  }
+  experts.shared_width = shared_width(fields, own, config, experts);
+  experts.gates_shared = own.shared_width != 0;
   experts.adapts_shared = own.adapts_shared;
-  if (!own.shared_count_key.empty()) experts.shared_width = shared_count(fields, own) * experts.width;
   experts.dense_blocks = parse_dense_blocks(fields, own, config.num_layers);
   if (experts.count == 0 || !fields.status().ok()) return;
   if (experts.choices > experts.count) {

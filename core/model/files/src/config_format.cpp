@@ -60,7 +60,7 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   const auto& windows = config.sliding_window;
   const auto first = std::find_if(windows.begin(), windows.end(), [](std::uint32_t window) { return window != 0; });
   const bool any = first != windows.end();
-  if (traits.windows == Windows::kNone) return;
+  if (traits.windows == Windows::kNone || traits.windows == Windows::kNever) return;
   out["sliding_window"] = any ? OrderedJson(*first) : OrderedJson(nullptr);
   if (traits.windows == Windows::kAll) return;
   if (traits.windows == Windows::kTurned) {
@@ -68,11 +68,12 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     if (!any && !config.without_rope.empty()) out["sliding_window"] = traits.default_window;
     return add_sliding_layers(windows, out);
   }
-  if (traits.windows == Windows::kPattern) {
+  if (traits.windows == Windows::kPattern || traits.windows == Windows::kUnturned) {
     // transformers wants a number even where no layer slides.
     if (!any) out["sliding_window"] = traits.default_window;
     return add_sliding_layers(windows, out);
   }
+  if (traits.windows == Windows::kBehind) return add_sliding_layers(windows, out);
   out["use_sliding_window"] = any;
   if (traits.windows == Windows::kSwitched) return;
   if (traits.windows == Windows::kUnrotated || traits.windows == Windows::kEven) {
@@ -138,11 +139,13 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (traits.reads_logits_cap) {
     out["final_logit_softcapping"] = config.logits_cap == 0.0 ? OrderedJson(nullptr) : OrderedJson(config.logits_cap);
   }
+  if (traits.reads_mup) out["mup_enabled"] = config.embedding_multiplier != 1.0;
   if (!traits.reads_multipliers) return;
   out["attention_multiplier"] = scale_of_scores(config);
   out["embedding_multiplier"] = config.embedding_multiplier;
   out["residual_multiplier"] = config.residual_multiplier;
-  out["logits_scaling"] = config.logits_scaling;
+  out["logits_scaling"] = traits.multiplies_logits ? 1.0 / config.logits_scaling : config.logits_scaling;
+  if (traits.reads_post_norm) out["use_post_norm"] = config.norm_place != NormPlace::kInput;
 }
 
 /// A range of blocks has experts, each so-many-th of them.
@@ -164,7 +167,7 @@ void add_dense_blocks(const ExpertsConfig& experts, const ExpertTraits& traits, 
   if (traits.mixtures == Mixtures::kBehind) {
     out[std::string(traits.leading_key)] = std::count(dense.begin(), dense.end(), true);
   }
-  if (traits.mixtures == Mixtures::kListed) {
+  if (traits.mixtures == Mixtures::kListed || traits.mixtures == Mixtures::kListedOrBehind) {
     out["mlp_layer_types"] = OrderedJson::array();
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
       out["mlp_layer_types"].push_back(!dense.empty() && dense[layer] ? "dense" : "sparse");
@@ -189,12 +192,18 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (config.experts) out[std::string(traits.experts->choices_key)] = experts.choices;
   if (config.experts && (traits.experts->width != 0 || experts.beside_mlp))
     out["moe_intermediate_size"] = experts.width;
-  if (!traits.experts->shared_count_key.empty()) {
+  if (const std::string_view key = traits.experts->shared_mlp_key; !key.empty()) {
+    out[std::string(key)] = config.experts ? experts.shared_width : config.intermediate_size;
+  } else if (traits.experts->shares_mlp) {
+    // As wide as an expert.
+  } else if (!traits.experts->shared_count_key.empty()) {
     out[std::string(traits.experts->shared_count_key)] = experts.width == 0 ? 0 : experts.shared_width / experts.width;
   } else if (experts.shared_width != 0) {
     out["shared_expert_intermediate_size"] = experts.shared_width;
   }
-  if (traits.experts->by_sigmoids || traits.experts->reads_factor) out["routed_scaling_factor"] = experts.factor;
+  const std::string factor_key(traits.experts->factor_key);
+  const bool has_factor = traits.experts->by_sigmoids || traits.experts->reads_factor;
+  if (has_factor && !factor_key.empty()) out[factor_key] = experts.factor;
   if (const std::string_view key = traits.experts->choice_bias_key; !key.empty()) {
     out[std::string(key)] = experts.choice_bias;
   }
@@ -242,6 +251,14 @@ void add_latent_attention(const ModelConfig& config, const FamilyTraits& traits,
   if (traits.reads_interleave) out["rope_interleave"] = config.turns_neighbours;
 }
 
+/// Of a family some of whose models have Mamba's layers: that there are none, and heads of theirs that fit any width.
+void add_attention_layers(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (!traits.refuses_scans) return;
+  out["layer_types"] = std::vector<std::string>(config.num_layers, "attention");
+  out["position_embedding_type"] = config.without_rope.empty() ? OrderedJson("rope") : OrderedJson(nullptr);
+  out["mamba_n_heads"] = 1;
+}
+
 void add_tokens(const ModelConfig& config, OrderedJson& out) {
   const auto id = [](std::optional<std::int32_t> token) { return token ? OrderedJson(*token) : OrderedJson(nullptr); };
   out["bos_token_id"] = id(config.bos_token_id);
@@ -282,6 +299,7 @@ std::string format_config(const ModelConfig& config) {
   add_linear_attention(config, out);
   add_short_convolution(config, out);
   add_latent_attention(config, traits, out);
+  add_attention_layers(config, traits, out);
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
   if (traits.reads_qkv_bias) out["qkv_bias"] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;

@@ -6,6 +6,7 @@
 
 #include "config_convolution.h"
 #include "config_experts.h"
+#include "config_factors.h"
 #include "config_latent.h"
 #include "config_linear.h"
 #include "config_rope.h"
@@ -217,6 +218,11 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   const std::uint32_t derived = traits.head_dim != 0 ? traits.head_dim : config.hidden_size / config.num_heads;
   config.head_dim = fields.integer("head_dim", 1, kMaxHeadDim, derived);
   check_head_size(fields, "head_dim", config.head_dim, config.num_heads);
+  if (traits.fills_width && fields.status().ok() && config.head_dim * config.num_heads != config.hidden_size) {
+    fields.refuse("head_dim",
+                  fmt::format("expected hidden_size ({}) over num_attention_heads ({}), found {}{}", config.hidden_size,
+                              config.num_heads, config.head_dim, fields.has("head_dim") ? "" : ", the default"));
+  }
 }
 
 /// LFM2's is two thirds of what the file says, times a factor, rounded up.
@@ -247,7 +253,8 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary, or_none(traits.vocab_size));
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
   config.rms_norm_eps = fields.number(std::string(traits.eps_key), {0.0, 1.0}, traits.rms_norm_eps);
-  config.initializer_range = fields.number("initializer_range", {0.0, 1.0}, 0.02);
+  const double by_width = 2.0 / std::sqrt(5.0 * config.hidden_size);
+  config.initializer_range = fields.number("initializer_range", {0.0, 1.0}, traits.deviates_by_width ? by_width : 0.02);
   parse_heads(fields, traits, config);
 }
 
@@ -290,10 +297,11 @@ void check_layer_types(Fields& fields, const ModelConfig& config, const std::vec
 /// All layers slide but each so-many-th, unless `slides` says which.
 void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
                           ModelConfig& config) {
-  const bool reads_pattern = traits.family == Family::kGemma3 || (traits.windows == Windows::kTurned && slides.empty());
-  const std::uint32_t pattern = reads_pattern
-                                    ? fields.integer("sliding_window_pattern", 1, kMaxLayers, traits.window_pattern)
-                                    : traits.window_pattern;
+  const bool turned = traits.windows == Windows::kTurned || traits.windows == Windows::kUnturned;
+  const bool reads_pattern = traits.family == Family::kGemma3 || (turned && slides.empty());
+  const std::uint32_t pattern =
+      reads_pattern ? fields.integer(std::string(traits.pattern_key), 1, kMaxLayers, traits.window_pattern)
+                    : traits.window_pattern;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     if (slides.empty() ? (layer + 1) % pattern == 0 : !slides[layer]) continue;
     if (traits.global_head_dim != 0 && layer + 1 == config.num_layers) continue;  // it sees all, whatever the file says
@@ -309,9 +317,8 @@ void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std:
 /// A null says that no layer slides and all are turned.
 void parse_turned_windows(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
                           ModelConfig& config) {
-  if (fields.present("sliding_window") && !fields.has("sliding_window")) {
-    return check_layer_types(fields, config, slides);
-  }
+  const bool none = fields.present("sliding_window") && !fields.has("sliding_window");
+  if (none && traits.windows == Windows::kTurned) return check_layer_types(fields, config, slides);
   parse_window_pattern(fields, traits, slides, config);
   for (const std::uint32_t window : config.sliding_window) config.without_rope.push_back(window == 0);
 }
@@ -340,25 +347,45 @@ void parse_unrotated(Fields& fields, const FamilyTraits& traits, ModelConfig& co
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) config.without_rope[layer] = list[layer] == 0;
 }
 
+/// Of a family some of whose models have other layers than attention: those are refused, which all are where nothing is
+/// said. Nothing turns unless the file says so.
+void refuse_scans(Fields& fields, ModelConfig& config) {
+  const char* key = !fields.has("layer_types") && fields.has("layers_block_type") ? "layers_block_type" : "layer_types";
+  const Json& types = fields.at(key);
+  if (!types.is_array() || types.size() != config.num_layers) {
+    fields.expected(key, fmt::format("a list of num_hidden_layers ({}) names, all of them attention (layers are "
+                                     "Mamba's where there is none)",
+                                     config.num_layers));
+    return;
+  }
+  for (const Json& type : types) {
+    if (type == "attention" || type == "full_attention") continue;
+    fields.refuse(key, fmt::format("the layer {} is not supported; supported: attention", excerpt(type)));
+    return;
+  }
+  const Json& embedding = fields.at("position_embedding_type");
+  if (embedding != "rope") config.without_rope.assign(config.num_layers, true);
+}
+
 /// `use_sliding_window`, and which layers do: `slides`, or else those that the family names.
 void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
                           ModelConfig& config) {
   const bool unrotated = traits.windows == Windows::kUnrotated;
-  const bool used = fields.flag("use_sliding_window", false);
+  const bool behind = traits.windows == Windows::kBehind;
+  const bool used = behind || fields.flag("use_sliding_window", false);
   const bool even = traits.windows == Windows::kEven;
   const bool null_window = !fields.has("sliding_window") && (unrotated || fields.present("sliding_window"));
   if (used && even && null_window) fields.expected("sliding_window", "an integer, for use_sliding_window is true");
   const std::uint32_t window =
       used && !null_window ? fields.integer("sliding_window", 1, kMaxPositions, kDefaultWindow) : 0;
-  const std::uint32_t first = fields.integer("max_window_layers", 0, kMaxPositions, 28);
+  const std::uint32_t first = fields.integer("max_window_layers", 0, kMaxPositions, traits.first_window);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     const bool counted = even ? layer % 2 == 0 && layer < first : layer >= first;
     const bool by_default = unrotated ? config.without_rope[layer] : counted;
     const bool here = slides.empty() ? by_default : slides[layer];
     if (here && !slides.empty() && window == 0) {
-      fields.refuse("layer_types", fmt::format("layer {} is sliding_attention, but use_sliding_window is false or "
-                                               "sliding_window null",
-                                               layer));
+      fields.refuse("layer_types", fmt::format("layer {} is sliding_attention, but {}sliding_window null", layer,
+                                               behind ? "" : "use_sliding_window is false or "));
       return;
     }
     config.sliding_window[layer] = here ? window : 0;
@@ -367,9 +394,15 @@ void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std:
 
 void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.sliding_window.assign(config.num_layers, 0);
-  if (traits.linear_attention || traits.short_convolution) return;  // whose layer_types say something else
+  // Whose layer_types say something else.
+  if (traits.linear_attention || traits.short_convolution || traits.refuses_scans) return;
   const std::vector<bool> slides = parse_layer_types(fields, config.num_layers, "sliding_attention");
   switch (traits.windows) {
+    case Windows::kNever:
+      if (fields.flag("use_sliding_window", false)) {
+        fields.refuse("use_sliding_window", fmt::format("{} slides no window; expected false", traits.model_type));
+      }
+      [[fallthrough]];
     case Windows::kNone:
       return check_layer_types(fields, config, slides);
     case Windows::kSwitched:
@@ -384,7 +417,9 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     case Windows::kPattern:
       return parse_window_pattern(fields, traits, slides, config);
     case Windows::kTurned:
+    case Windows::kUnturned:
       return parse_turned_windows(fields, traits, slides, config);
+    case Windows::kBehind:
     case Windows::kChosen:
     case Windows::kEven:
     case Windows::kUnrotated:
@@ -392,43 +427,32 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   }
 }
 
-/// A null means that there is none.
-double parse_cap(Fields& fields, const char* key, double absent) {
-  if (absent == 0.0 || (fields.present(key) && !fields.has(key))) return 0.0;
-  return fields.number(key, {1e-3, 1e6}, absent);
+/// Or by the other name, where only that is there.
+bool flag_of_either(Fields& fields, const char* key, const char* other, bool fallback) {
+  return fields.flag(!fields.has(key) && fields.has(other) ? other : key, fallback);
 }
 
-/// Where the norms stand, and the factors that some families have.
-void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
-  config.norm_place = traits.norm_place;
-  config.qk_norm = traits.qk_norm;
-  if (traits.reads_qk_norm && fields.flag("use_qk_norm", false)) config.qk_norm = QkNorm::kHead;
-  config.norms_turned = traits.norms_turned;
-  config.norms_add_one = traits.norms_add_one;
-  config.scales_embedding_by_width = traits.is_gemma;
-  constexpr Limits kFactors = {1e-6, 1e6};
-  if (traits.scales_queries) {
-    config.attention_scale = 1.0 / std::sqrt(fields.number("query_pre_attn_scalar", kFactors, 256.0));
+void parse_biases(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  if (traits.biased_alike) {
+    config.attention_bias = config.attention_output_bias =
+        flag_of_either(fields, "attention_bias", "qkv_bias", traits.attention_bias);
+    config.mlp_bias = flag_of_either(fields, "mlp_bias", "bias", false);
+    if (config.mlp_bias == config.attention_bias) return;
+    fields.refuse(fields.has("mlp_bias") ? "mlp_bias" : "bias",
+                  fmt::format("expected what {} says ({}), found {}",
+                              fields.has("attention_bias") || !fields.has("qkv_bias") ? "attention_bias" : "qkv_bias",
+                              config.attention_bias, config.mlp_bias));
+    return;
   }
-  config.attention_cap = parse_cap(fields, "attn_logit_softcapping", traits.attention_cap);
-  config.logits_cap = parse_cap(fields, "final_logit_softcapping", traits.logits_cap);
-  if (traits.reads_logits_cap) {
-    config.logits_cap = fields.optional_number("final_logit_softcapping", {1e-3, 1e6}).value_or(0.0);
+  const bool all_biased = traits.reads_use_bias && fields.flag("use_bias", false);
+  const bool bias = all_biased || (traits.reads_attention_bias && fields.flag("attention_bias", traits.attention_bias));
+  const bool qkv_bias = traits.reads_qkv_bias && fields.flag("qkv_bias", true);
+  config.attention_bias = bias || qkv_bias || traits.qkv_bias_always;
+  config.attention_output_bias = bias;
+  if (const auto& key = traits.output_bias_key) {
+    config.attention_output_bias = !key->empty() && fields.flag(std::string(*key), false);
   }
-  if (traits.attention_scale != 0.0) config.attention_scale = traits.attention_scale;
-  config.norms_values = traits.norms_values;
-  config.scales_blocks = traits.scales_blocks;
-  if (!traits.reads_multipliers) return;
-  config.attention_scale = fields.number("attention_multiplier", kFactors, 1.0);
-  config.embedding_multiplier = fields.number("embedding_multiplier", kFactors, 1.0);
-  config.residual_multiplier = fields.number("residual_multiplier", kFactors, 1.0);
-  config.logits_scaling = fields.number("logits_scaling", kFactors, 1.0);
-  for (const auto& [key, biased] :
-       {std::pair("attention_bias", config.attention_output_bias), std::pair("mlp_bias", config.mlp_bias)}) {
-    if (biased && config.residual_multiplier != 1.0) {
-      fields.refuse(key, "biases with a residual_multiplier are not supported; expected false");
-    }
-  }
+  config.mlp_bias = all_biased || (traits.reads_mlp_bias && fields.flag("mlp_bias", false));
 }
 
 /// bos and pad are one id; a list of one is let pass.
@@ -488,26 +512,19 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.activation = parse_activation(fields, *traits);
   parse_ropes(fields, *traits, config);
   parse_unrotated(fields, *traits, config);
+  if (traits->refuses_scans) refuse_scans(fields, config);
   const bool older_key = traits->short_convolution && fields.has("tie_embedding");
   config.tie_word_embeddings = fields.flag(older_key ? "tie_embedding" : "tie_word_embeddings", traits->ties);
-  const bool all_biased = traits->reads_use_bias && fields.flag("use_bias", false);
-  const bool bias =
-      all_biased || (traits->reads_attention_bias && fields.flag("attention_bias", traits->attention_bias));
-  const bool qkv_bias = traits->reads_qkv_bias && fields.flag("qkv_bias", true);
-  config.attention_bias = bias || qkv_bias || traits->qkv_bias_always;
-  config.attention_output_bias = bias;
-  if (const auto& key = traits->output_bias_key) {
-    config.attention_output_bias = !key->empty() && fields.flag(std::string(*key), false);
-  }
+  parse_biases(fields, *traits, config);
   config.attention_sinks = traits->attention_sinks;
   config.fused_linears = traits->fused;
   config.fused_mlp = traits->fused_mlp;
   config.gated_mlp = traits->gated_mlp;
+  config.gates_attention = config.gates_apart = traits->gates_attention;
   // A null means false.
   const bool interleaves =
       !traits->reads_interleave || fields.flag("rope_interleave", !fields.present("rope_interleave"));
   config.turns_neighbours = traits->turns_neighbours && interleaves;
-  config.mlp_bias = all_biased || (traits->reads_mlp_bias && fields.flag("mlp_bias", false));
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);
   parse_linear_attention(fields, *traits, config);

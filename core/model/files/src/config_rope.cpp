@@ -37,7 +37,7 @@ RopeKind parse_kind(Fields& rope, const FamilyTraits& traits) {
                                  quoted_name(name), traits.model_type));
     return RopeKind::kDefault;
   }
-  if (traits.sets_ropes_by_kind) {
+  if (traits.sets_ropes_by_kind && traits.global_head_dim != 0) {
     if (name == "proportional") return RopeKind::kProportional;
     if (name != "default") {
       rope.refuse(key, fmt::format("the rotary embedding {} is not supported for {}; expected default or proportional",
@@ -166,6 +166,9 @@ void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits
                         RopeConfig& out) {
   const char* key = "partial_rotary_factor";
   out.turned_share = traits.turned_share.value_or(1.0);
+  if (traits.reads_rotary_dim && fields.has("rotary_dim")) {
+    out.turned_share = fields.integer("rotary_dim", 1, config.head_dim) / static_cast<double>(config.head_dim);
+  }
   for (Fields* holder : {&fields, &rope}) {
     if (!holder->has(key)) continue;
     out.turned_share = holder->number(key, {0.0, 1.0});

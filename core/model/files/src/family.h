@@ -14,6 +14,7 @@ namespace rondo::model {
 /// How a family says which layers slide.
 enum class Windows {
   kNone,       // none does
+  kNever,      // likewise, and use_sliding_window may say nothing else
   kAll,        // sliding_window, in all layers
   kSwitched,   // sliding_window, in all layers, where use_sliding_window says so
   kChosen,     // use_sliding_window, and layer_types or else max_window_layers: the layers from there on
@@ -21,6 +22,8 @@ enum class Windows {
   kUnrotated,  // use_sliding_window, and layer_types or else the layers without rotary embedding
   kPattern,    // layer_types, or else all but each so-many-th layer
   kTurned,     // likewise where sliding_window has a number; those that see all have no rotary embedding then
+  kUnturned,   // likewise, but sliding_window must have one
+  kBehind,     // sliding_window where it has a number, and layer_types or else max_window_layers as in kChosen
 };
 
 /// sliding_window when the key is absent, in tokens.
@@ -29,11 +32,15 @@ inline constexpr std::uint32_t kDefaultWindow = 4096;
 /// Which blocks have experts: all, or as the file says.
 enum class Mixtures {
   kEverywhere,
-  kStepped,  // decoder_sparse_step and mlp_only_layers
-  kRanged,   // moe_layer_start_index, moe_layer_end_index and moe_layer_interval
-  kBehind,   // those behind the first so many: ExpertTraits::leading_key
-  kListed,   // mlp_layer_types, or else those behind the first so many, whatever leading_key says
+  kStepped,         // decoder_sparse_step and mlp_only_layers
+  kRanged,          // moe_layer_start_index, moe_layer_end_index and moe_layer_interval
+  kBehind,          // those behind the first so many: ExpertTraits::leading_key
+  kListed,          // mlp_layer_types, or else those behind the first so many, whatever leading_key says
+  kListedOrBehind,  // mlp_layer_types, or else as leading_key says
 };
+
+/// ExpertTraits::width: moe_intermediate_size must be there.
+inline constexpr std::uint32_t kInFile = 0xffffffffU;
 
 /// How a family with experts says how many there are; what has no number here must be in the file.
 struct ExpertTraits {
@@ -57,20 +64,29 @@ struct ExpertTraits {
   std::string_view shared_count_key = {};
   std::uint32_t shared_count = 0;
   bool may_share_none = false;
-  std::string_view leading_key = {};      // of the blocks with one MLP each that come first
-  std::uint32_t leading = 0;              // when it is absent
-  std::string_view choice_bias = {};      // its name within the mixture; empty: there is none
-  std::string_view choice_bias_key = {};  // says whether it is there; empty: always
-  bool by_sigmoids = false;               // ExpertsConfig::sigmoid; routed_scaling_factor is read
-  bool reads_factor = false;              // it is read beside softmax too
-  double factor = 1.0;                    // when that is absent
-  bool in_groups = false;                 // n_group and topk_group are read
-  std::uint32_t groups = 1;               // when these are absent
+  std::string_view leading_key = {};                      // of the blocks with one MLP each that come first
+  std::uint32_t leading = 0;                              // when it is absent
+  std::string_view choice_bias = {};                      // its name within the mixture; empty: there is none
+  std::string_view choice_bias_key = {};                  // says whether it is there; empty: always
+  bool by_sigmoids = false;                               // ExpertsConfig::sigmoid; routed_scaling_factor is read
+  bool reads_factor = false;                              // it is read beside softmax too
+  std::string_view factor_key = "routed_scaling_factor";  // empty: shares have none
+  double factor = 1.0;                                    // when that is absent
+  bool in_groups = false;                                 // n_group and topk_group are read
+  std::uint32_t groups = 1;                               // when these are absent
   std::uint32_t chosen_groups = 1;
   double added = 0.0;  // ExpertsConfig::added
   /// Gemma 4: there are experts where this key says so, none where it is absent, beside an MLP (beside_mlp), of a width
   /// that must be there.
   std::string_view switch_key = {};
+  const char* router = nullptr;  // its name within the mixture, where it is another than `gate`
+  bool linear_router = false;    // ExpertsConfig::linear_router
+  bool shares_mlp =
+      false;  // the one that all tokens share is as wide as intermediate_size, `shared_mlp`, without a gate
+  /// Of the MLP beside them, which has no gate either, and its width when that is absent (0: there is none).
+  std::string_view shared_mlp_key = {};
+  std::uint32_t shared_mlp_width = 0;
+  bool may_be_none = false;  // their number may be 0: then that MLP is alone
 };
 
 struct FamilyTraits {
@@ -109,6 +125,7 @@ struct FamilyTraits {
   std::span<const std::int32_t> stops = {};  // eos_token_id when it is absent or null, where they are several
   bool ties = false;                         // when tie_word_embeddings is absent
   bool divides_heads = false;                // hidden_size must be a multiple of the heads, whatever head_dim is
+  bool fills_width = false;                  // the heads together are as wide as hidden_size
   bool qkv_bias_always = false;              // Qwen2's q, k and v have biases whatever the file says
   bool reads_qkv_bias = false;               // or `qkv_bias` says so, which is true when it is absent
   bool reads_use_bias = false;               // `use_bias` is that of attention, of o and of MLPs
@@ -116,7 +133,12 @@ struct FamilyTraits {
   bool attention_bias = false;               // when the key is absent
   /// That o has a bias says this key, or nothing does where it is empty; attention_bias where there is no value.
   std::optional<std::string_view> output_bias_key = std::nullopt;
+  bool biased_alike = false;  // InternLM 3: attention_bias, also `qkv_bias`, and mlp_bias, also `bias`, say the same
   bool attention_sinks = false;
+  bool gates_attention = false;    // ModelConfig::gates_apart
+  bool refuses_scans = false;      // Granite 4: layers may be Mamba's, which are refused; where none says so all are
+  bool reads_rotary_dim = false;   // how many channels of a head turn
+  bool reads_mup = false;          // `mup_enabled`: embeddings are times sqrt(hidden_size), not rounded
   bool linear_attention = false;   // in some blocks; the others' attention is gated
   bool joined_by_heads = false;    // LinearAttentionConfig::joined_by_heads
   bool short_convolution = false;  // in some blocks. LFM2's names of tensors and keys
@@ -125,13 +147,19 @@ struct FamilyTraits {
   bool gated_mlp = true;  // ModelConfig::gated_mlp
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
-  std::uint32_t window_pattern = 0;               // of kPattern and kTurned: each so-many-th layer sees all
+  std::uint32_t window_pattern = 0;               // of kPattern, kTurned and kUnturned: each so-many-th layer sees all
+  std::string_view pattern_key = "sliding_window_pattern";  // which this says
+  std::uint32_t first_window = 28;  // of kChosen and kBehind: max_window_layers when it is absent
   /// Layers that slide have rotary settings of their own, with this theta when they have none; transformers 4 has it
   /// under window_theta_key, or nowhere where that is empty.
   std::optional<double> window_theta = std::nullopt;
   std::string_view window_theta_key = {};
   std::uint32_t unrotated_interval = 0;  // each so-many-th layer has no rotary embedding; 0: all have it
   bool reads_multipliers = false;        // Granite's four
+  bool multiplies_logits = false;        // by logits_scaling; and scores are scaled as usual where nothing is said
+  /// `use_post_norm`, true when it is absent, says whether norm_place holds, or else kInput.
+  bool reads_post_norm = false;
+  bool deviates_by_width = false;  // initializer_range follows from hidden_size where it is absent: Youtu
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
   bool reads_qk_norm = false;  // `use_qk_norm` says whether there are norms of each head

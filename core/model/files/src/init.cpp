@@ -43,15 +43,19 @@ void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelCo
   experts.choice_bias = !own.choice_bias.empty();
   experts.width = config.intermediate_size;
   experts.beside_mlp = !own.switch_key.empty();
+  experts.linear_router = own.linear_router || experts.beside_mlp;
   if (own.width != 0 || experts.beside_mlp) {
     experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
   }
-  if (own.shared_width != 0 || own.shared_count != 0) experts.shared_width = experts.width;  // likewise
+  const bool shares = own.shared_width != 0 || !own.shared_count_key.empty() || own.shares_mlp;
+  config.shared_mlp = !own.shared_mlp_key.empty();
+  if (shares || config.shared_mlp) experts.shared_width = experts.width;  // likewise
   if (own.leading != 0 && config.num_layers > 1) {
     experts.dense_blocks.assign(config.num_layers, false);
     experts.dense_blocks[0] = true;
   }
   if (own.everywhere) config.intermediate_size = 0;
+  if (own.may_be_none) config.experts.reset();  // likewise
 }
 
 ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits) {
@@ -68,6 +72,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   if (config.head_dim == 0 && config.num_heads != 0) config.head_dim = config.hidden_size / config.num_heads;
   config.vocab_size = options.vocab_size;
   config.max_positions = options.max_position_embeddings;
+  config.norm_place = traits.norm_place;
   config.rope.theta = options.rope_theta;
   if (traits.window_theta) {
     const bool own = !traits.window_theta_key.empty() || traits.sets_ropes_by_kind;
@@ -87,8 +92,9 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     config.rope.original_max_positions = std::max(config.max_positions / kStretch, 1U);
     config.rope.query_growth = QueryGrowth{.rate = 0.1, .from = config.rope.original_max_positions};
   }
-  if (traits.windows == Windows::kTurned) config.sliding_window.assign(config.num_layers, 0);
-  if (traits.windows == Windows::kPattern) {
+  const bool none_slides = traits.windows == Windows::kTurned || traits.windows == Windows::kBehind;
+  if (none_slides) config.sliding_window.assign(config.num_layers, 0);
+  if (traits.windows == Windows::kPattern || traits.windows == Windows::kUnturned) {
     for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
       config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);
     }

@@ -49,6 +49,11 @@ constexpr Row kRows[] = {
     {"HuggingFaceTB/SmolLM2-135M", "llama", 576, 1536, 30, 9, 3, 64, 49152, true, 8192, 1e5},
     {"HuggingFaceTB/SmolLM2-360M", "llama", 960, 2560, 32, 15, 5, 64, 49152, true, 8192, 1e5},
     {"HuggingFaceTB/SmolLM2-1.7B", "llama", 2048, 8192, 24, 32, 32, 64, 49152, true, 8192, 1.3e5},
+    {"internlm/internlm3-8b-instruct", "internlm3", 4096, 10240, 48, 32, 2, 128, 128512, false, 32768, 5e7},
+    {"IQuestLab/IQuest-Coder-V1-40B-Instruct", "iquestcoder", 5120, 27648, 80, 40, 8, 128, 76800, false, 131072, 5e5},
+    {"kyutai/helium-1-preview-2b", "helium", 2560, 7040, 24, 20, 20, 128, 48000, false, 4096, 1e5},
+    {"THUDM/glm-4-9b-chat-hf", "glm", 4096, 13696, 40, 32, 2, 128, 151552, false, 131072, 1e4},
+    {"tencent/Youtu-LLM-2B", "youtu", 2048, 6144, 32, 16, 16, 64, 128256, true, 131072, 1.6e6},
     {"mistralai/Mistral-7B-v0.1", "mistral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e4, 0, 4096},
     {"mistralai/Mistral-7B-v0.3", "mistral", 4096, 14336, 32, 32, 8, 128, 32768, false, 32768, 1e6},
     {"mistralai/Mistral-Nemo-Base-2407", "mistral", 5120, 14336, 40, 32, 8, 128, 131072, false, 131072, 1e6},
@@ -118,6 +123,7 @@ constexpr Row kRows[] = {
      0, 32, 8},
     {"ibm-granite/granite-3.1-3b-a800m-instruct", "granitemoe", 1536, 512, 32, 24, 8, 64, 49155, true, 131072, 1e7, 0,
      0, 40, 8},
+    {"ibm-granite/granite-4.0-micro", "granitemoehybrid", 2560, 8192, 40, 40, 8, 64, 100352, true, 131072, 1e7},
     {"allenai/OLMo-2-0425-1B", "olmo2", 2048, 8192, 16, 16, 16, 128, 100352, false, 4096, 5e5},
     {"allenai/OLMo-2-1124-7B", "olmo2", 4096, 11008, 32, 32, 32, 128, 100352, false, 4096, 5e5},
     {"allenai/OLMo-2-1124-13B", "olmo2", 5120, 13824, 40, 40, 40, 128, 100352, false, 4096, 5e5},
@@ -162,12 +168,16 @@ std::string without_owner(const std::string& name) {
   return slash == std::string::npos ? name : name.substr(slash + 1);
 }
 
-bool has_large_epsilon(const Row& row) {
+/// Of norms.
+const char* epsilon_of(const Row& row) {
+  constexpr std::array<std::string_view, 14> kLarge = {
+      "llama",   "internlm3", "iquestcoder", "mistral", "ministral3", "granite",      "granitemoehybrid",
+      "mixtral", "olmoe",     "gpt_oss",     "phi3",    "glm4_moe",   "ernie4_5_moe", "glm4_moe_lite"};
   const std::string_view type = row.type;
-  if (type == "deepseek_v3") return row.experts == 64;  // Moonlight
-  return type == "llama" || type == "mistral" || type == "ministral3" || type == "granite" || type == "mixtral" ||
-         type == "olmoe" || type == "gpt_oss" || type == "phi3" || type == "glm4_moe" || type == "ernie4_5_moe" ||
-         type == "glm4_moe_lite";
+  if (type == "helium") return "1e-8";
+  if (type == "glm") return "1.5625e-7";
+  const bool moonlight = type == "deepseek_v3" && row.experts == 64;
+  return moonlight || std::ranges::count(kLarge, type) > 0 ? "1e-5" : "1e-6";
 }
 
 /// Yarn from 4,096 tokens on; the two mscales are the same in each.
@@ -197,13 +207,20 @@ std::string config_text(const Row& row) {
                   R"( "max_position_embeddings": {}, "rms_norm_eps": {}, "rope_theta": {}, "tie_word_embeddings": {},)"
                   R"( "torch_dtype": "bfloat16")",
                   row.type, row.hidden, row.intermediate, row.layers, row.heads, row.kv_heads, row.head_dim,
-                  row.vocabulary, row.positions, has_large_epsilon(row) ? "1e-5" : "1e-6", row.theta, row.tied);
+                  row.vocabulary, row.positions, epsilon_of(row), row.theta, row.tied);
   if (row.window > 0) text += fmt::format(R"(, "sliding_window": {})", row.window);
   if (row.window == 0 && std::string_view(row.type) == "mistral") text += R"(, "sliding_window": null)";
   if (row.llama3_factor > 0) {
     text += fmt::format(R"(, "rope_scaling": {{"rope_type": "llama3", "factor": {:.1f}, "low_freq_factor": 1.0,)"
                         R"( "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})",
                         row.llama3_factor);
+  }
+  if (std::string_view(row.type) == "granitemoehybrid") {
+    const std::vector<std::string> attention(row.layers, "\"attention\"");
+    text +=
+        fmt::format(R"(, "num_local_experts": 0, "shared_intermediate_size": {}, "position_embedding_type": "rope",)"
+                    R"( "layer_types": [{}])",
+                    row.intermediate, fmt::join(attention, ", "));
   }
   if (std::string_view(row.type) == "lfm2") {
     text += R"(, "block_auto_adjust_ff_dim": false, "full_attn_idxs": [2, 5, 8, 10, 12, 14])";

@@ -2,6 +2,7 @@
 #include "rondo/model/parameters.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "family.h"
@@ -118,7 +119,7 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
   if (config.experts->beside_mlp) {
     out.push_back({prefix + BesideNames::kRouterScale, {hidden}, ParameterKind::kFactor, layer});
     out.push_back({prefix + BesideNames::kExpertScale, {config.experts->count}, ParameterKind::kFactor, layer});
-  } else {
+  } else if (!config.experts->linear_router) {
     matrix(names.router, config.experts->count, hidden);
   }
   for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
@@ -224,6 +225,10 @@ NormNames norm_names(NormPlace place) {
       return {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"};
     case NormPlace::kAround:
       return {"input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm"};
+    case NormPlace::kNumbered:
+      return {"input_layernorm", "post_norm1", "post_attention_layernorm", "post_norm2"};
+    case NormPlace::kBeside:
+      return {"input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"};
     case NormPlace::kOperator:
       return {"operator_norm", nullptr, "ffn_norm", nullptr};
   }
@@ -250,12 +255,13 @@ std::string last_norm_path(const ModelConfig& config) {
 }
 
 std::string mlp_path(const ModelConfig& config, std::uint32_t layer) {
-  return layer_prefix(config, layer) + (config.short_convolution ? "feed_forward" : "mlp");
+  const char* name = config.short_convolution ? "feed_forward" : config.shared_mlp ? "shared_mlp" : "mlp";
+  return layer_prefix(config, layer) + name;
 }
 
 MlpNames mlp_names(const ModelConfig& config) {
   if (config.short_convolution) return {"w1", "w3", "w2"};
-  return {"gate_proj", "up_proj", "down_proj"};
+  return {"gate_proj", "up_proj", config.shared_mlp ? "output_linear" : "down_proj"};
 }
 
 ExpertNames expert_names(const ModelConfig& config) {
@@ -283,7 +289,9 @@ ExpertNames expert_names(const ModelConfig& config) {
     names.module = "";
     names.router = "router.proj";
   }
+  if (traits->router != nullptr) names.router = traits->router;
   if (!traits->shared_count_key.empty()) names.shared = "shared_experts";
+  if (traits->shares_mlp) names.shared = "shared_mlp";
   if (config.experts && config.experts->choice_bias) names.choice_bias = traits->choice_bias.data();
   return names;
 }
@@ -298,6 +306,7 @@ MixtureInMemory mixture_in_memory(const ModelConfig& config) {
   const std::optional<ExpertTraits>& traits = traits_of(config.family).experts;
   if (traits && !traits->switch_key.empty()) return {"", "router.proj"};
   if (traits && traits->in_linears) return {"block_sparse_moe.", "router"};
+  if (traits && traits->router != nullptr) return {"mlp.", traits->router};
   return {config.short_convolution ? "feed_forward." : "mlp.", traits && traits->stacked ? "router" : "gate"};
 }
 
@@ -346,7 +355,10 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
                                       make("k_proj", hidden, key, config.attention_bias)};
   if (!heads.keys_are_values) inputs.push_back(make("v_proj", hidden, key, config.attention_bias));
   if (config.fused_linears) inputs = {fused("qkv_proj", inputs)};
-  if (config.gates_attention) {
+  if (config.gates_apart) {
+    // To PEFT its name is that of experts.
+    inputs.insert(inputs.begin() + 1, make("gate_proj", hidden, query, false))->adaptable = false;
+  } else if (config.gates_attention) {
     const std::vector<LinearModule> parts = {make("query_proj", hidden, query, config.attention_bias),
                                              make("gate_proj", hidden, query, config.attention_bias)};
     inputs.front() = fused("q_proj", parts, config.num_heads);
@@ -363,7 +375,8 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   const std::uint64_t inner = mixture ? config.experts->shared_width : config.intermediate_size;
   const std::string mlp = mlp_path(config, layer) + ".";
   const MlpNames names = mlp_names(config);
-  const std::string prefix = mlp + (mixture ? std::string(expert_names(config).shared) + "." : "");
+  const bool within = mixture && !config.shared_mlp;
+  const std::string prefix = mlp + (within ? std::string(expert_names(config).shared) + "." : "");
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
     return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
   };
@@ -371,14 +384,16 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   if (config.gated_mlp) linears.push_back(make(names.gate, hidden, inner));
   linears.push_back(make(names.up, hidden, inner));
   if (config.fused_mlp) linears = {fused("gate_up_proj", linears)};
+  if (config.shared_mlp) linears = {fused("input_linear", linears)};
   linears.push_back(make(names.down, inner, hidden));
   for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;
   if (mixture && config.experts->gates_shared) {
     linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
   }
-  if (beside) {
-    const std::string router = layer_prefix(config, layer) + expert_names(config).router;
-    linears.push_back({router, "proj", hidden, config.experts->count, layer, false});
+  if (has_experts(config, layer) && config.experts->linear_router) {
+    const ExpertNames experts = expert_names(config);
+    const std::string router = layer_prefix(config, layer) + experts.module + experts.router;
+    linears.push_back({router, router.substr(router.rfind('.') + 1), hidden, config.experts->count, layer, false});
     linears.back().exact = true;
   }
   return linears;
@@ -387,9 +402,8 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
 std::vector<LinearModule> linear_modules(const ModelConfig& config) {
   std::vector<LinearModule> out;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    for (LinearModule& linear : attention_linears(config, layer)) out.push_back(std::move(linear));
-    for (LinearModule& linear : mlp_linears(config, layer)) {
-      if (linear.adaptable) out.push_back(std::move(linear));
+    for (const std::vector<LinearModule>& half : {attention_linears(config, layer), mlp_linears(config, layer)}) {
+      std::ranges::copy_if(half, std::back_inserter(out), &LinearModule::adaptable);
     }
   }
   return out;
@@ -416,9 +430,17 @@ const std::vector<std::string>& linear_module_names() {
     ModelConfig beside = dense;
     beside.family = Family::kGemma4;
     beside.experts.emplace().beside_mlp = true;
+    beside.experts->linear_router = true;
+    ModelConfig routed = dense;
+    routed.family = Family::kHunYuanMoe;
+    routed.experts.emplace().linear_router = true;
+    routed.experts->shared_width = 1;
+    ModelConfig shared = dense;
+    shared.shared_mlp = true;
     ModelConfig latent = dense;
     latent.latent_attention.emplace().query_rank = 1;
-    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution, beside, latent}) {
+    for (const ModelConfig& config :
+         {dense, fused, linear, mixture, joined, convolution, beside, latent, routed, shared}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }

@@ -124,8 +124,9 @@ void read_heads(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
   for (const char* same : {"attention.value_length", "rope.dimension_count"}) {
     const std::uint32_t found = keys.integer(prefix + same, 1, kMaxSize, config.head_dim);
     if (found == config.head_dim) continue;
-    const bool turns_in_part = config.family == Family::kPhi3 || config.family == Family::kGlm4 ||
-                               config.family == Family::kGlm4Moe || has_linear_attention(config.family);
+    const bool turns_in_part = config.family == Family::kPhi3 || config.family == Family::kGlm ||
+                               config.family == Family::kGlm4 || config.family == Family::kGlm4Moe ||
+                               has_linear_attention(config.family);
     if (turns_in_part && same == std::string_view("rope.dimension_count") && found < config.head_dim) {
       config.rope.turned_share = share_of(found, config.head_dim);
       continue;
@@ -325,7 +326,8 @@ void read_features(const StoredFile& file, model::ModelConfig& config) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.experts->mxfp4 = has_experts_in_mxfp4(file, config);
   }
-  if (config.family == Family::kSeedOss || config.family == Family::kGlm4 || config.family == Family::kGlm4Moe)
+  if (config.family == Family::kSeedOss || config.family == Family::kGlm || config.family == Family::kGlm4 ||
+      config.family == Family::kGlm4Moe)
     config.attention_bias = has("blk.0.attn_q.bias");
   if (config.family == Family::kGlm4Moe && has("blk.0.attn_q_norm.weight")) config.qk_norm = model::QkNorm::kHead;
   if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || has_factors(config.family)) {
@@ -361,12 +363,12 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 
 /// One of each architecture; what else a file says may make it another that shares the name.
 constexpr std::array kFamilies = {
-    Family::kLlama,      Family::kArcee,    Family::kMinistral3, Family::kQwen2,     Family::kQwen3,
-    Family::kSmolLm3,    Family::kGranite,  Family::kOlmo2,      Family::kGemma,     Family::kGemma2,
-    Family::kGemma3,     Family::kGemma4,   Family::kQwen3Moe,   Family::kOlmoe,     Family::kGptOss,
-    Family::kPhi3,       Family::kHunYuan,  Family::kExaone4,    Family::kSeedOss,   Family::kErnie45,
-    Family::kGlm4,       Family::kQwen2Moe, Family::kGraniteMoe, Family::kLfm2,      Family::kGlm4Moe,
-    Family::kErnie45Moe, Family::kLfm2Moe,  Family::kQwen35,     Family::kQwen35Moe, Family::kQwen3Next};
+    Family::kLlama,    Family::kArcee,   Family::kMinistral3, Family::kQwen2,   Family::kQwen3,    Family::kSmolLm3,
+    Family::kGranite,  Family::kOlmo2,   Family::kGemma,      Family::kGemma2,  Family::kGemma3,   Family::kGemma4,
+    Family::kQwen3Moe, Family::kOlmoe,   Family::kGptOss,     Family::kPhi3,    Family::kHunYuan,  Family::kExaone4,
+    Family::kSeedOss,  Family::kErnie45, Family::kGlm,        Family::kGlm4,    Family::kQwen2Moe, Family::kGraniteMoe,
+    Family::kLfm2,     Family::kGlm4Moe, Family::kErnie45Moe, Family::kLfm2Moe, Family::kQwen35,   Family::kQwen35Moe,
+    Family::kQwen3Next};
 
 std::string architecture_names() {
   std::vector<std::string> names;

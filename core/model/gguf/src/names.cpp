@@ -95,6 +95,7 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
+  if (config.shared_mlp && for_names_of_shared_mlp(config, fn)) return;
   if (config.experts && for_names_of_experts(config, fn)) return;
   if (config.experts && config.experts->beside_mlp) for_names_beside_mlp(fn);
 }
@@ -156,6 +157,9 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
     if (slides == (config.num_layers == kLayersOfSlidingExaone4) && slides != config.without_rope.empty()) return {};
     return {{"sliding_window", "GGUF's readers slide windows in 64 layers of this model, and in no other number"}};
   }
+  if (config.family == Family::kGraniteMoeHybrid && !config.without_rope.empty()) {
+    return {{"position_embedding_type", "GGUF's readers turn queries and keys of this architecture"}};
+  }
   for (std::uint32_t layer = 0; layer < config.without_rope.size(); ++layer) {
     if (config.without_rope[layer] == ((layer + 1) % kUnrotatedInterval == 0)) continue;
     return {{"no_rope_layers", "expected each fourth layer, as GGUF's readers have it"}};
@@ -173,8 +177,9 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
 /// Readers pass over the tensor of llama3's scaling.
 bool divides_no_frequencies(Family family) {
   return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
-         family == Family::kErnie45Moe || family == Family::kGlm4 || family == Family::kGlm4Moe ||
-         family == Family::kLfm2 || family == Family::kLfm2Moe || has_linear_attention(family);
+         family == Family::kErnie45Moe || family == Family::kDots1 || family == Family::kHunYuanMoe ||
+         family == Family::kGlm || family == Family::kGlm4 || family == Family::kGlm4Moe || family == Family::kLfm2 ||
+         family == Family::kLfm2Moe || has_linear_attention(family);
 }
 
 /// How many heads of keys there are, and how wide all are.
@@ -205,16 +210,22 @@ const char* name_of(model::Activation activation) {
 bool has_no_biases(Family family) {
   switch (family) {
     case Family::kLlama:
+    case Family::kInternLm3:
+    case Family::kIQuestCoder:
+    case Family::kHelium:
     case Family::kMistral:
     case Family::kMinistral3:
     case Family::kQwen2:
     case Family::kQwen2Moe:
     case Family::kSeedOss:
+    case Family::kGlm:
     case Family::kGlm4:
     case Family::kGlm4Moe:
     case Family::kSmolLm3:
     case Family::kGranite:
+    case Family::kGraniteMoeHybrid:
     case Family::kGraniteMoe:
+    case Family::kGraniteMoeShared:
     case Family::kGptOss:
     case Family::kPhi3:
       return false;
@@ -248,7 +259,8 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
     return {{key, "GGUF's readers cap scores and logits of this architecture"}};
   }
   if (gemma && !config.tie_word_embeddings) return {{"tie_word_embeddings", "GGUF's readers tie the head"}};
-  if (config.family == Family::kOlmoe && config.num_kv_heads != config.num_heads) {
+  const bool all_have_keys = config.family == Family::kOlmoe || config.family == Family::kDots1;
+  if (all_have_keys && config.num_kv_heads != config.num_heads) {
     return {{"num_key_value_heads", "GGUF's readers have as many heads of keys as of queries"}};
   }
   const bool derives_heads = olmo || qwen2_moe || config.short_convolution.has_value();
@@ -264,7 +276,10 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
 
 }  // namespace
 
-bool has_factors(Family family) { return family == Family::kGranite || family == Family::kGraniteMoe; }
+bool has_factors(Family family) {
+  return family == Family::kGranite || family == Family::kGraniteMoeHybrid || family == Family::kGraniteMoe ||
+         family == Family::kGraniteMoeShared;
+}
 
 std::uint32_t window_pattern(Family family) {
   switch (family) {
@@ -308,9 +323,14 @@ double usual_attention_scale(const model::ModelConfig& config) {
 std::string architecture_name(Family family) {
   switch (family) {
     case Family::kLlama:
+    case Family::kInternLm3:
+    case Family::kIQuestCoder:
+    case Family::kHelium:
     case Family::kMistral:
     case Family::kMixtral:
       return "llama";
+    case Family::kGlm:
+      return "chatglm";
     case Family::kArcee:
       return "arcee";
     case Family::kLfm2:
@@ -344,9 +364,15 @@ std::string architecture_name(Family family) {
     case Family::kSmolLm3:
       return "smollm3";
     case Family::kGranite:
+    case Family::kGraniteMoeHybrid:  // without experts
       return "granite";
     case Family::kGraniteMoe:
+    case Family::kGraniteMoeShared:
       return "granitemoe";
+    case Family::kDots1:
+      return "dots1";
+    case Family::kHunYuanMoe:
+      return "hunyuan-moe";
     case Family::kOlmo2:
     case Family::kOlmo3:
       return "olmo2";
@@ -373,6 +399,13 @@ std::string architecture_name(Family family) {
     case Family::kGlm4MoeLite:
     case Family::kDeepseekV3:
     case Family::kDeepseekV2:
+    case Family::kYoutu:
+    case Family::kHyperClovaX:
+    case Family::kSolarOpen:
+    case Family::kExaoneMoe:
+    case Family::kMiniMaxM2:
+    case Family::kMellum:
+    case Family::kAfmoe:
       break;  // check_expressible() refuses it
   }
   return "";

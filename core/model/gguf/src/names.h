@@ -12,9 +12,10 @@
 
 namespace rondo::gguf {
 
-/// llama (also for Mistral and Mixtral), arcee, mistral3, qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for
-/// OLMo 3), gemma, gemma2, gemma3, gemma4, qwen2moe, qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss,
-/// ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2, lfm2moe, qwen35, qwen35moe, qwen3next.
+/// llama (also for Mistral, Mixtral, InternLM 3, IQuest-Coder and Helium), arcee, chatglm (GLM-4 of 2024), mistral3,
+/// qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for OLMo 3), gemma, gemma2, gemma3, gemma4, qwen2moe,
+/// qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2,
+/// lfm2moe, qwen35, qwen35moe, qwen3next, dots1, hunyuan-moe; granite also for Granite 4 without experts.
 std::string architecture_name(model::Family family);
 
 /// Files say what embeddings, scores, residuals and logits are multiplied by.

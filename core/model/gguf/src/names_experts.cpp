@@ -40,16 +40,19 @@ bool lead(const std::vector<bool>& dense_blocks) {
 
 bool names_width_of_experts(Family family) {
   return family == Family::kQwen2Moe || family == Family::kQwen3Moe || family == Family::kGptOss ||
-         family == Family::kGemma4 || counts_leading_blocks(family) || has_linear_attention(family);
+         family == Family::kGemma4 || family == Family::kHunYuanMoe || counts_leading_blocks(family) ||
+         has_linear_attention(family);
 }
 
-bool counts_shared_experts(Family family) { return family == Family::kGlm4Moe || family == Family::kErnie45Moe; }
+bool counts_shared_experts(Family family) {
+  return family == Family::kGlm4Moe || family == Family::kErnie45Moe || family == Family::kDots1;
+}
 
 bool counts_leading_blocks(Family family) { return counts_shared_experts(family) || family == Family::kLfm2Moe; }
 
-bool names_scores(Family family) { return family == Family::kGlm4Moe || family == Family::kLfm2Moe; }
+bool names_scores(Family family) { return names_shares(family) || family == Family::kLfm2Moe; }
 
-bool names_shares(Family family) { return family == Family::kGlm4Moe; }
+bool names_shares(Family family) { return family == Family::kGlm4Moe || family == Family::kDots1; }
 
 bool normalises_shares(Family family) { return family != Family::kOlmoe && family != Family::kQwen2Moe; }
 
@@ -83,10 +86,22 @@ bool for_names_of_experts(const model::ModelConfig& config,
   return false;
 }
 
+bool for_names_of_shared_mlp(const model::ModelConfig& config,
+                             const std::function<bool(std::string_view, std::string_view)>& fn) {
+  constexpr std::array<std::array<std::string_view, 3>, 3> kNames = {
+      {{"shared_mlp.gate_proj", "ffn_gate", "ffn_gate_shexp"},
+       {"shared_mlp.up_proj", "ffn_up", "ffn_up_shexp"},
+       {"shared_mlp.output_linear", "ffn_down", "ffn_down_shexp"}}};
+  return std::ranges::any_of(kNames, [&](const auto& names) { return fn(names[0], names[config.experts ? 2 : 1]); });
+}
+
 Complaint complaint_of_experts(const model::ModelConfig& config) {
   const bool mixture = config.family == Family::kQwen2Moe || config.family == Family::kQwen3Moe;
   if (mixture && !config.experts) return {{"num_experts", "GGUF's readers want some"}};
   if (!config.experts) return std::nullopt;
+  if (config.family == Family::kGraniteMoeHybrid) {
+    return {{"num_local_experts", "GGUF files of this family with experts are not supported; expected 0"}};
+  }
   const model::ExpertsConfig& experts = *config.experts;
   if (!experts.dense_blocks.empty() && !counts_leading_blocks(config.family)) {
     return {{"mlp_only_layers", "GGUF's readers have experts in all layers of this architecture"}};

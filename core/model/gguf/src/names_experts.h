@@ -32,6 +32,10 @@ bool names_scores(model::Family family);
 bool for_names_of_experts(const model::ModelConfig& config,
                           const std::function<bool(std::string_view, std::string_view)>& fn);
 
+/// Likewise for the layers of ModelConfig::shared_mlp.
+bool for_names_of_shared_mlp(const model::ModelConfig& config,
+                             const std::function<bool(std::string_view, std::string_view)>& fn);
+
 /// What an architecture's readers have otherwise than the model.
 Complaint complaint_of_experts(const model::ModelConfig& config);
 

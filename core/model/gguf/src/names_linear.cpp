@@ -26,6 +26,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kModules 
 
 constexpr std::string_view kByTurns = ".in_proj_qkvz";
 constexpr std::string_view kBehind = ".in_proj_qkv";
+constexpr std::string_view kApart = ".shared_mlp.input_linear";
 constexpr std::size_t kPartsBehind = 3;  // q, k and v
 
 bool has_module(const LinearAttentionConfig& linear, std::string_view theirs) {
@@ -88,6 +89,8 @@ void add_linear_attention_keys(const std::string& prefix, const model::ModelConf
 }
 
 std::vector<model::JoinedTensor> joined_as_in_files(std::vector<model::JoinedTensor> joined) {
+  std::erase_if(joined,
+                [](const model::JoinedTensor& tensor) { return tensor.name.find(kApart) != std::string::npos; });
   for (model::JoinedTensor& tensor : joined) {
     const std::size_t found = tensor.name.find(kByTurns);
     if (found == std::string::npos) continue;
@@ -99,6 +102,7 @@ std::vector<model::JoinedTensor> joined_as_in_files(std::vector<model::JoinedTen
 }
 
 std::vector<model::LinearModule> layers_in_files(const model::LinearModule& linear) {
+  if (linear.path.ends_with(kApart)) return linear.parts;
   if (!linear.path.ends_with(kByTurns)) return {linear};
   model::LinearModule behind = linear;
   behind.path.replace(behind.path.size() - kByTurns.size(), kByTurns.size(), kBehind);

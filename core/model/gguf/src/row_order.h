@@ -1,8 +1,9 @@
 // Rows and columns of tensors that lie in files in another order than in models.
 //
-// llama's readers (those of arcee, ernie4_5, glm4, mistral3, smollm3, granite and granitemoe too) rotate neighbouring
-// rows (2i, 2i + 1) of a head where devices rotate (i, i + turned / 2). Qwen3.5's readers repeat the heads of keys one
-// after the other where there are more of values, so that value heads (key head, number) lie as (number, key head).
+// llama's readers (those of chatglm, arcee, ernie4_5, glm4, mistral3, smollm3, granite and granitemoe too) rotate
+// neighbouring rows (2i, 2i + 1) of a head where devices rotate (i, i + turned / 2). Qwen3.5's readers repeat the heads
+// of keys one after the other where there are more of values, so that value heads (key head, number) lie as (number,
+// key head).
 #pragma once
 
 #include <cstdint>

@@ -71,8 +71,8 @@ struct LayerParts {
   std::vector<Parameter> parameters;
   /// Attention: q, [its gate], k, v, o; by a latent: q or its latent and q, the latent, channels of keys that turn,
   /// other channels of keys, v, o; linear attention: q, k, v, z, b, a, out; convolution: b, c, x, out; MLP: [gate,] up,
-  /// down, and where that is the one that all tokens share beside experts, perhaps the gate of what it gives; where
-  /// experts are beside it, the router.
+  /// down, and where that is the one that all tokens share beside experts, perhaps the gate of what it gives; the
+  /// router where that is a linear layer.
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<BesideParts> beside;

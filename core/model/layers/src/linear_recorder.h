@@ -71,8 +71,8 @@ template <typename Last>
 TensorId record_sum(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId x,
                     const ModelConfig& config, const Last& last) {
   if (!parts.output_norm) return last(Residual{x, config.residual_multiplier});
-  const TensorId normed =
-      record_norm(recorder, last(Residual{}), weights.get(*parts.output_norm), config, "output_normed");
+  const TensorId normed = record_norm(recorder, last(Residual{}), weights.get(*parts.output_norm), config,
+                                      "output_normed", config.residual_multiplier);
   return recorder.add(x, normed, "sum");
 }
 

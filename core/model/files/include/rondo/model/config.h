@@ -15,6 +15,8 @@ namespace rondo::model {
 
 enum class Family {
   kLlama,
+  kInternLm3,
+  kIQuestCoder,
   kArcee,
   kMistral,
   kMinistral3,
@@ -25,8 +27,13 @@ enum class Family {
   kSmolLm3,
   kExaone4,
   kErnie45,
+  kGlm,
   kGlm4,
+  kHelium,
   kGranite,
+  kHyperClovaX,
+  kGraniteMoeHybrid,
+  kGraniteMoeShared,
   kOlmo2,
   kOlmo3,
   kGemma,
@@ -40,6 +47,14 @@ enum class Family {
   kGlm4MoeLite,
   kDeepseekV3,
   kDeepseekV2,
+  kYoutu,
+  kDots1,
+  kSolarOpen,
+  kExaoneMoe,
+  kHunYuanMoe,
+  kMiniMaxM2,
+  kMellum,
+  kAfmoe,
   kErnie45Moe,
   kQwen3Moe,
   kOlmoe,
@@ -56,8 +71,8 @@ enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 /// are 0.
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope, kProportional };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
-/// kAround: both, by other names. kOperator: its input, by other names.
-enum class NormPlace { kInput, kOutput, kBoth, kAround, kOperator };
+/// kAround, kNumbered, kBeside: both, by other names. kOperator: its input, by other names.
+enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator };
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
 enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
@@ -128,6 +143,8 @@ struct ExpertsConfig {
   /// Gemma 4: beside an MLP of intermediate_size, each normed by itself before and behind. The router has a norm of its
   /// own of the residual stream, and what a token gets from an expert is times a number of that expert.
   bool beside_mlp = false;
+  /// To transformers, and with it to adapters, the router is a linear layer: Gemma 4, Hunyuan.
+  bool linear_router = false;
 };
 
 /// Attention by the gated delta rule (devices::OpKind::kDeltaRule), whose state has one size however long a sequence
@@ -202,10 +219,13 @@ struct ModelConfig {
   bool attention_bias = false;         // on q, k and v
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
-  bool gated_mlp = true;         // Arcee: false, an MLP is down(activation(up)), and its activation is kReluSquared
-  bool fused_linears = false;    // q, k and v are one linear layer: fused_linears.h. Phi-3
-  bool fused_mlp = false;        // so are gate and up. Phi-3, GLM 4
+  bool gated_mlp = true;       // Arcee: false, an MLP is down(activation(up)), and its activation is kReluSquared
+  bool fused_linears = false;  // q, k and v are one linear layer: fused_linears.h. Phi-3
+  bool fused_mlp = false;      // so are gate and up. Phi-3, GLM 4
+  /// Granite 4: MLPs, those too that all tokens share, are shared_mlp, of two linear layers (gate and up are one).
+  bool shared_mlp = false;
   bool gates_attention = false;  // Qwen3.5: what it gives is times the sigmoid of a gate, which q_proj gives as well
+  bool gates_apart = false;      // AFMoE: likewise, but a linear layer of its own gives the gate
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
   QkNorm qk_norm = QkNorm::kNone;
@@ -215,8 +235,8 @@ struct ModelConfig {
   bool norms_values = false;      // Gemma 4: values are normed too, head by head, without a weight
   bool scales_blocks = false;     // Gemma 4: what a block gives is times a number of its own, which nothing trains
   bool scales_embedding_by_width = false;                   // Gemma: by sqrt(hidden_size), rounded to the dtype
-  double embedding_multiplier = 1.0;                        // Granite
-  double residual_multiplier = 1.0;                         // Granite: of what a half of a block adds
+  double embedding_multiplier = 1.0;                        // Granite, AFMoE
+  double residual_multiplier = 1.0;                         // Granite: of what a half of a block adds, once normed
   double logits_scaling = 1.0;                              // Granite: logits are divided by it
   std::optional<double> attention_scale;                    // see scale_of_scores(). Granite, Gemma 2 and 3
   double attention_cap = 0.0;                               // Gemma 2: scores are cap * tanh(score / cap); 0: not so

@@ -3,6 +3,7 @@
 //
 //   model.layers.N.self_attn.qkv_proj   the rows of q_proj, then of k_proj, then of v_proj
 //   model.layers.N.mlp.gate_up_proj     the rows of gate_proj, then of up_proj
+//   model.layers.N.shared_mlp.input_linear   likewise, of Granite 4
 //   model.layers.N.self_attn.q_proj     of each head the rows of query_proj, then of gate_proj
 //   model.layers.N.conv.in_proj         the rows of b_proj, then of c_proj, then of x_proj
 //   model.layers.N.self_attn.kv_a_proj_with_mqa   the rows of latent_proj, then of turned_proj

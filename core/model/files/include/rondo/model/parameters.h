@@ -14,11 +14,13 @@
 //     (whose files have experts in stacks: stacked_experts.h)
 //     (of Granite's mixtures block_sparse_moe, whose router is router.layer)
 //     (of Gemma 4 model.layers.N.experts and .router.proj, beside .mlp; see BesideNames)
+//     (routers are gate.wg in Hunyuan, router.gate in AFMoE)
 //     and of the one that all tokens share, of width S:
 //   model.layers.N.mlp.shared_expert.{gate,up}_proj.weight [S, C], .down_proj.weight [C, S], .shared_expert_gate.weight
-//     [1, C], or without a gate .shared_experts.{gate,up,down}_proj.weight
+//     [1, C], or without a gate .shared_experts.{gate,up,down}_proj.weight, in Hunyuan .shared_mlp.{gate,up,down}_proj
 //   model.layers.N.mlp.gate.e_score_correction_bias [E] (GLM 4), .mlp.moe_statics.e_score_correction_bias [1, E]
-//     (ERNIE 4.5) or model.layers.N.feed_forward.expert_bias [E] (LFM2), by which experts are chosen
+//     (ERNIE 4.5) or model.layers.N.feed_forward.expert_bias [E] (LFM2, .mlp.expert_bias in AFMoE), by which experts
+//     are chosen
 //   (rows of q and k: see paired_rows.h; where they are fused, see fused_linears.h, files have one tensor for q, k and
 //   v and one for gate and up) model.layers.N.self_attn.sinks [num_heads] where attention is gated, self_attn.q_proj is
 //   two parts, see fused_linears.h: query_proj and gate_proj [Q, C] where it is linear, k, v heads of keys and values
@@ -34,8 +36,10 @@
 //   model.norm.weight [C], see last_norm_path()
 //   lm_head.weight [V, C], unless tied to embed_tokens
 //
-// LFM2 has self_attn.out_proj for o_proj, and feed_forward.w1, w3 and w2 for mlp.gate_proj, up_proj and down_proj.
-// Of a model that reads pictures too `model.` is `model.language_model.`, as transformers names its modules.
+// Granite 4 has model.layers.N.shared_mlp.{gate,up}_proj.weight, fused as input_linear, and .output_linear.weight for
+// an MLP, with experts beside it or without; AFMoE self_attn.gate_proj.weight [Q, C]. LFM2 has self_attn.out_proj for
+// o_proj, and feed_forward.w1, w3 and w2 for mlp.gate_proj, up_proj and down_proj. Of a model that reads pictures too
+// `model.` is `model.language_model.`, as transformers names its modules.
 #pragma once
 
 #include <cstdint>
@@ -204,7 +208,7 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
 /// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2, proj,
-/// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj.
+/// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, wg, input_linear, output_linear.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

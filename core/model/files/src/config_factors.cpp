@@ -1,0 +1,58 @@
+// See config_factors.h; the words are those of transformers 5.23.
+#include "config_factors.h"
+
+#include <cmath>
+#include <utility>
+
+#include "rondo/base/status.h"
+
+namespace rondo::model {
+namespace {
+
+/// A null means that there is none.
+double parse_cap(Fields& fields, const char* key, double absent) {
+  if (absent == 0.0 || (fields.present(key) && !fields.has(key))) return 0.0;
+  return fields.number(key, {1e-3, 1e6}, absent);
+}
+
+}  // namespace
+
+void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  const bool plain = traits.reads_post_norm && !fields.flag("use_post_norm", true);
+  config.norm_place = plain ? NormPlace::kInput : traits.norm_place;
+  config.qk_norm = traits.qk_norm;
+  if (traits.reads_qk_norm && fields.flag("use_qk_norm", false)) config.qk_norm = QkNorm::kHead;
+  config.norms_turned = traits.norms_turned;
+  config.norms_add_one = traits.norms_add_one;
+  config.scales_embedding_by_width = traits.is_gemma;
+  constexpr Limits kFactors = {1e-6, 1e6};
+  if (traits.scales_queries) {
+    config.attention_scale = 1.0 / std::sqrt(fields.number("query_pre_attn_scalar", kFactors, 256.0));
+  }
+  config.attention_cap = parse_cap(fields, "attn_logit_softcapping", traits.attention_cap);
+  config.logits_cap = parse_cap(fields, "final_logit_softcapping", traits.logits_cap);
+  if (traits.reads_logits_cap) {
+    config.logits_cap = fields.optional_number("final_logit_softcapping", {1e-3, 1e6}).value_or(0.0);
+  }
+  if (traits.attention_scale != 0.0) config.attention_scale = traits.attention_scale;
+  config.norms_values = traits.norms_values;
+  config.scales_blocks = traits.scales_blocks;
+  if (traits.reads_mup && fields.flag("mup_enabled", false)) {
+    config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
+  }
+  if (!traits.reads_multipliers) return;
+  const double usual_scale = traits.multiplies_logits ? 1.0 / std::sqrt(config.head_dim) : 1.0;
+  config.attention_scale = fields.number("attention_multiplier", kFactors, usual_scale);
+  config.embedding_multiplier = fields.number("embedding_multiplier", kFactors, 1.0);
+  config.residual_multiplier = fields.number("residual_multiplier", kFactors, 1.0);
+  config.logits_scaling = fields.number("logits_scaling", kFactors, 1.0);
+  if (traits.multiplies_logits) config.logits_scaling = 1.0 / config.logits_scaling;
+  for (const auto& [key, biased] :
+       {std::pair("attention_bias", config.attention_output_bias), std::pair("mlp_bias", config.mlp_bias)}) {
+    if (biased && config.residual_multiplier != 1.0 && config.norm_place == NormPlace::kInput) {
+      fields.refuse(key, "biases with a residual_multiplier are not supported; expected false");
+    }
+  }
+}
+
+}  // namespace rondo::model

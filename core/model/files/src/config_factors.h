@@ -1,0 +1,13 @@
+// Where norms stand, and by what a model multiplies, in a config.json.
+#pragma once
+
+#include "family.h"
+#include "json_fields.h"
+#include "rondo/model/config.h"
+
+namespace rondo::model {
+
+/// REQUIRES: `config.head_dim` and its biases are set. Errors land in `fields`.
+void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config);
+
+}  // namespace rondo::model

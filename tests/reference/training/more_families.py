@@ -1,0 +1,103 @@
+"""Cases of families.py: families with rows of their own that differ from others in where tensors lie and what keys say."""
+from transformers import AfmoeConfig, AfmoeForCausalLM, Dots1Config, Dots1ForCausalLM, ExaoneMoeConfig, ExaoneMoeForCausalLM
+from transformers import GlmConfig, GlmForCausalLM, GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM
+from transformers import GraniteMoeSharedConfig, GraniteMoeSharedForCausalLM, HeliumConfig, HeliumForCausalLM
+from transformers import HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HyperCLOVAXConfig, HyperCLOVAXForCausalLM
+from transformers import InternLM3Config, IQuestCoderConfig, LlamaForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM
+from transformers import SolarOpenConfig, SolarOpenForCausalLM, YoutuConfig, YoutuForCausalLM
+
+# Their arithmetic is that of others: compared (compare.py), but without goldens.
+BUILT_AS_OTHERS = ("internlm3", "iquestcoder", "helium", "glm", "solar_open")
+
+
+def more_cases(case):
+    return {
+        "internlm3": case(
+            InternLM3Config, LlamaForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=1, head_dim=14, vocab_size=123, rms_norm_eps=1e-5, tie_word_embeddings=False, attention_bias=True,
+            mlp_bias=True, rope_parameters=dict(rope_type="default", rope_theta=50000.0)),
+        "iquestcoder": case(
+            IQuestCoderConfig, LlamaForCausalLM, hidden_size=44, intermediate_size=58, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, head_dim=18, vocab_size=119, rms_norm_eps=1e-5, tie_word_embeddings=False,
+            rope_parameters=dict(rope_type="default", rope_theta=500000.0)),
+        # Neighbouring channels turn, all of each head.
+        "helium": case(
+            HeliumConfig, HeliumForCausalLM, hidden_size=48, intermediate_size=66, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=12, vocab_size=127, rms_norm_eps=1e-8, tie_word_embeddings=False, attention_bias=True,
+            mlp_bias=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        "glm": case(
+            GlmConfig, GlmForCausalLM, hidden_size=44, intermediate_size=62, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=20, vocab_size=129, rms_norm_eps=1e-6, tie_word_embeddings=False,
+            attention_bias=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
+        # Attention by a latent before plain MLPs; the head is the embedding.
+        "youtu": case(
+            YoutuConfig, YoutuForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=2, num_attention_heads=3,
+            num_key_value_heads=3, q_lora_rank=22, kv_lora_rank=16, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=14,
+            vocab_size=123, rms_norm_eps=1e-6, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        # Windows from the second block on, each head's norm, groups of experts.
+        "dots1": case(
+            Dots1Config, Dots1ForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=127, rms_norm_eps=1e-6, tie_word_embeddings=False, n_routed_experts=8,
+            num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=18, n_group=4, topk_group=2, norm_topk_prob=True,
+            routed_scaling_factor=1.7, first_k_dense_replace=1, sliding_window=7, max_window_layers=1,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+        # Experts in every block.
+        "solar_open": case(
+            SolarOpenConfig, SolarOpenForCausalLM, hidden_size=44, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=14, vocab_size=121, rms_norm_eps=1e-5, tie_word_embeddings=False, attention_bias=True,
+            n_routed_experts=7, num_experts_per_tok=3, n_shared_experts=1, moe_intermediate_size=22, routed_scaling_factor=1.4,
+            rope_parameters=dict(rope_type="yarn", rope_theta=1000.0, factor=2.0, original_max_position_embeddings=64)),
+        # The layer that sees all has no rotary embedding; which blocks have experts is listed.
+        "exaone_moe": case(
+            ExaoneMoeConfig, ExaoneMoeForCausalLM, hidden_size=48, intermediate_size=54, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=119, rms_norm_eps=1e-5, tie_word_embeddings=False, num_experts=6,
+            num_experts_per_tok=3, num_shared_experts=1, moe_intermediate_size=22, routed_scaling_factor=1.9, sliding_window=6,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"], mlp_layer_types=["sparse", "dense", "sparse"],
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        # Norms behind the rotary embedding; a router that is a linear layer, and an MLP that all tokens share.
+        "hunyuan_moe": case(
+            HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, hidden_size=44, intermediate_size=26, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=14, vocab_size=125, rms_norm_eps=1e-5, tie_word_embeddings=True,
+            num_experts=6, moe_topk=3, rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, factor=1.0, alpha=20.0)),
+        # Norms of all heads, which turn in part.
+        "minimax_m2": case(
+            MiniMaxM2Config, MiniMaxM2ForCausalLM, hidden_size=48, intermediate_size=22, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=16, vocab_size=117, rms_norm_eps=1e-6, tie_word_embeddings=False, num_local_experts=7,
+            num_experts_per_tok=3, rotary_dim=8, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        # Rotary settings by kind of layer, yarn where all is seen.
+        "mellum": case(
+            MellumConfig, MellumForCausalLM, hidden_size=44, intermediate_size=54, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=14, vocab_size=123, rms_norm_eps=1e-6, tie_word_embeddings=False, num_experts=6,
+            num_experts_per_tok=3, moe_intermediate_size=22, norm_topk_prob=True, sliding_window=6,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"], mlp_layer_types=["sparse", "sparse", "dense"],
+            rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
+                                 full_attention=dict(rope_type="yarn", rope_theta=1000.0, factor=4.0,
+                                                     original_max_position_embeddings=32))),
+        # Attention that is gated, and not turned where it sees all; embeddings times the root of the width.
+        "afmoe": case(
+            AfmoeConfig, AfmoeForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=14, vocab_size=121, rms_norm_eps=1e-5, tie_word_embeddings=False, num_experts=6,
+            num_experts_per_tok=3, num_shared_experts=1, moe_intermediate_size=22, num_dense_layers=1, route_scale=1.8,
+            mup_enabled=True, sliding_window=6, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        # A shared MLP beside them, of two linear layers.
+        "granitemoeshared": case(
+            GraniteMoeSharedConfig, GraniteMoeSharedForCausalLM, hidden_size=40, intermediate_size=22, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, vocab_size=121, rms_norm_eps=1e-6, tie_word_embeddings=False,
+            num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=30, embedding_multiplier=2.3,
+            residual_multiplier=0.71, logits_scaling=0.8, attention_multiplier=0.31,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+        # That MLP alone.
+        "granitemoehybrid": case(
+            GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, vocab_size=125, rms_norm_eps=1e-5, tie_word_embeddings=False,
+            num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=62, layer_types=["full_attention"] * 2,
+            position_embedding_type="rope", mamba_n_heads=1, embedding_multiplier=2.7, residual_multiplier=0.83, logits_scaling=0.6,
+            attention_multiplier=0.29, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+        # Norms on both sides, and factors; logits are multiplied.
+        "hyperclovax": case(
+            HyperCLOVAXConfig, HyperCLOVAXForCausalLM, hidden_size=40, intermediate_size=54, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, vocab_size=127, rms_norm_eps=1e-5, tie_word_embeddings=False,
+            embedding_multiplier=2.1, residual_multiplier=0.77, logits_scaling=1.6, attention_multiplier=0.27,
+            rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+    }
