@@ -50,6 +50,13 @@ INSTANTIATE_TEST_SUITE_P(Folder, BadModel,
                                          removed("NoConfig", "model/config.json", {"config.json"}),
                                          removed("NoWeights", "model/model.safetensors", {"model.safetensors"}),
                                          removed("NoTokenizer", "model/tokenizer.json", {"tokenizer.json"}),
+                                         broken("TokenizerOfAnotherKind",
+                                                [](const Workspace& workspace) {
+                                                  workspace.remove("model/tokenizer.json");
+                                                  workspace.write("model/tokenizer.model", "pieces");
+                                                },
+                                                {"model: expected tokenizer.json, found tokenizer.model",
+                                                 "save_pretrained"}),
                                          broken("EmptyFolder",
                                                 [](const Workspace& workspace) {
                                                   workspace.remove("model");
@@ -163,11 +170,17 @@ BadInput adapter(const char* name, Breaker breaker, Words named) {
 
 INSTANTIATE_TEST_SUITE_P(
     Adapter, BadModel,
-    testing::Values(command("Missing", train({"--adapter_name_or_path=nowhere"}), {"nowhere"}),
+    testing::Values(command("Missing", train({"--adapter_name_or_path=nowhere"}), {"nowhere", "no such directory"}),
                     adapter("NoConfig", [](const Workspace& w) { w.remove("adapter/adapter_config.json"); },
                             {"adapter_config.json"}),
                     adapter("NoWeights", [](const Workspace& w) { w.remove("adapter/adapter_model.safetensors"); },
                             {"adapter_model.safetensors"}),
+                    adapter("WeightsOfAnotherKind",
+                            [](const Workspace& w) {
+                              w.remove("adapter/adapter_model.safetensors");
+                              w.write("adapter/adapter_model.bin", "pickled");
+                            },
+                            {"adapter: expected adapter_model.safetensors, found adapter_model.bin"}),
                     adapter("NoJson", [](const Workspace& w) { w.write("adapter/adapter_config.json", "{"); },
                             {"adapter_config.json"}),
                     adapter("AnotherKind",

@@ -86,8 +86,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Resume, BadRun,
-    testing::Values(command("Missing", train({"--resume_from_checkpoint=nowhere"}), {"nowhere"}),
-                    command("NoCheckpoint", train({"--resume_from_checkpoint=model"}), {"trainer_state.json"}),
+    testing::Values(command("Missing", train({"--resume_from_checkpoint=nowhere"}),
+                            {"resume_from_checkpoint: ", "nowhere"}),
+                    command("NoCheckpoint", train({"--resume_from_checkpoint=model"}),
+                            {"resume_from_checkpoint: ", "trainer_state.json"}),
                     BadInput{"StateNoJson",
                              [](const Workspace& workspace) {
                                workspace.write("checkpoint-1/trainer_state.json", "{");

@@ -175,6 +175,13 @@ absl::Status Trainer::find_checkpoint() {
     return invalid_input("resume_from_checkpoint: {}: devices {} does no arithmetic: it has no state to go on from",
                          folder.string(), config_.devices);
   }
+  std::error_code error;
+  if (!std::filesystem::exists(folder / "trainer_state.json", error)) {
+    return invalid_input(
+        "resume_from_checkpoint: expected auto or the folder of a checkpoint, found {} without "
+        "trainer_state.json",
+        folder.string());
+  }
   absl::StatusOr<TrainerState> read = read_trainer_state(folder);
   if (!read.ok()) return with_one_before(read.status(), folder);
   TrainerState state = *std::move(read);
@@ -205,7 +212,6 @@ absl::Status Trainer::find_checkpoint() {
   losses_.remember(state_.log_history);
   resumed_from_ = folder.string();
   // What the run leaves where it is now lies there already.
-  std::error_code error;
   const std::filesystem::path own = checkpoint_folder(config_.output_dir, state_.global_step);
   if (std::filesystem::equivalent(folder, own, error)) saved_step_ = state_.global_step;
   return absl::OkStatus();

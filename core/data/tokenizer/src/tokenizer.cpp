@@ -45,6 +45,19 @@ absl::Status read_names_of(const tok::Fields& file, SpecialNames& names) {
   return absl::OkStatus();
 }
 
+// Models from before tokenizer.json have files of other kinds in its place.
+absl::Status without_file(const Documents& documents) {
+  const std::string folder = documents.origin().string();
+  for (const char* other : {"tokenizer.model", "vocab.json"}) {
+    if (!documents.has(other)) continue;
+    return invalid_input(
+        "{}: expected tokenizer.json, found {}; transformers' AutoTokenizer writes the one from the "
+        "other with save_pretrained",
+        folder, other);
+  }
+  return invalid_input("{}: expected tokenizer.json, found none; fetch it with the model", folder);
+}
+
 }  // namespace
 
 class Tokenizer::Impl {
@@ -140,6 +153,7 @@ absl::Status Tokenizer::Impl::read_names(const Documents& documents) {
 
 absl::StatusOr<std::unique_ptr<const Tokenizer::Impl>> Tokenizer::Impl::load(const Documents& documents) {
   const std::string document = "tokenizer.json";
+  if (!documents.made() && !documents.has(document)) return without_file(documents);
   RONDO_ASSIGN_OR_RETURN(const tok::Json json, tok::read_json(documents, document));
   auto impl = std::make_unique<Impl>();
   const absl::Status status = impl->read_components(tok::Fields(json, ""));

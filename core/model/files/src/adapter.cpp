@@ -498,6 +498,17 @@ absl::StatusOr<LoraConfig> load_adapter_config(const std::filesystem::path& fold
   if (std::filesystem::is_regular_file(folder, ignored)) {
     return invalid_input("{}: is a file, expected the directory of an adapter in PEFT's layout", folder.string());
   }
+  if (!std::filesystem::exists(path, ignored)) {
+    return invalid_input("{}: expected the directory of an adapter in PEFT's layout, found no {}", folder.string(),
+                         std::filesystem::exists(folder, ignored) ? "adapter_config.json in it" : "such directory");
+  }
+  if (!std::filesystem::exists(folder / "adapter_model.safetensors", ignored) &&
+      std::filesystem::exists(folder / "adapter_model.bin", ignored)) {
+    return invalid_input(
+        "{}: expected adapter_model.safetensors, found adapter_model.bin; PEFT's save_pretrained "
+        "writes the one from the other",
+        folder.string());
+  }
   RONDO_ASSIGN_OR_RETURN(const Json document, read_json_file(path, kMaxConfigBytes));
   if (!document.is_object()) {
     return invalid_input("{}: expected an object, found {}", path.string(), excerpt(document));
