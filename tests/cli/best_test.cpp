@@ -191,6 +191,15 @@ TEST(Strategies, No_LeavesTheResultAlone) {
   EXPECT_TRUE(fs::exists(workspace.path("out/adapter_model.safetensors")));
 }
 
+TEST(Result, CompletionsThatNothingEnds_AreTold) {
+  const Workspace workspace;
+  workspace.write("pairs.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
+  EXPECT_THAT(workspace.run(train({"--dataset=pairs.jsonl"})).err, testing::Not(HasSubstr("learn to stop")));
+  workspace.write("model/tokenizer_config.json", "{\"eos_token\": \"<nowhere>\"}");
+  EXPECT_THAT(workspace.run(train({"--dataset=pairs.jsonl", "--output_dir=other"})).err,
+              testing::AllOf(HasSubstr("does not learn to stop"), HasSubstr("<nowhere>")));
+}
+
 TEST(Result, EveryTokenizerFileAndTheTemplate_AreTheModelsOwn) {
   for (const char* method : {"lora", "full"}) {
     const Workspace workspace;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint_folders.h"
+#include "config_text.h"
 #include "host_account.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
@@ -73,6 +75,17 @@ absl::StatusOr<RateSchedule> rate_of(const Config& config, std::uint64_t total_s
   return rate;
 }
 
+/// Completions that no end-of-sequence token follows teach a model no end.
+std::optional<std::string> missing_end(const data::DataReport& report, const data::Tokenizer& tokenizer) {
+  if (tokenizer.eos_id()) return std::nullopt;
+  const auto is_pairs = [](const data::DataReport& part) { return part.format == "prompt/completion"; };
+  if (!is_pairs(report) && std::ranges::none_of(report.parts, is_pairs)) return std::nullopt;
+  const std::optional<std::string> name = tokenizer.eos_token();
+  return fmt::format("no end-of-sequence token follows the completions, so the model does not learn to stop: {}",
+                     name ? "the vocabulary lacks eos_token " + config::in_quotes(*name)
+                          : std::string("the tokenizer names no eos_token"));
+}
+
 }  // namespace
 
 absl::Status Trainer::open() {
@@ -99,6 +112,7 @@ absl::Status Trainer::open() {
     tell(progress_, "reading the data");
     RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
+    if (auto note = missing_end(data_.train.report, text_->tokenizer)) early_notes_.push_back(*std::move(note));
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());
