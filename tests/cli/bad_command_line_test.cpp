@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         command("NotANumber", train({"--lr=nan"}), {"--lr", "'nan'"}),
         command("Infinite", train({"--max_grad_norm=inf"}), {"--max_grad_norm", "'inf'"}),
         command("NegativeRate", train({"--lr", "-1e-4"}), {"--lr", "'-1e-4'"}),
-        command("NegativeSteps", train({"--max_steps", "-1"}), {"--max_steps", "'-1'"}),
+        command("NegativeSteps", train({"--max_steps", "-2"}), {"--max_steps", "'-2'"}),
         command("Fraction", train({"--max_steps", "1.5"}), {"--max_steps", "whole number"}),
         command("Separator", train({"--max_steps=1_000"}), {"--max_steps", "'1_000'"}),
         command("PastTheRange", train({"--seed=99999999999999999999999"}), {"--seed"}),

@@ -150,6 +150,7 @@ std::vector<Entry> batch_keys() {
           .to(1e6),
       Entry(kRun, "max_steps", &Config::max_steps, "steps of the run; 0: as num_train_epochs says")
           .also({"steps", "iters"})
+          .written({{"-1", "0"}})
           .to(kManySteps),
       Entry(kRun, "reduction_group", &Config::reduction_group,
             "consecutive microbatches whose gradients are added on one device; 0: 16, or all when there are fewer")

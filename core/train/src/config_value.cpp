@@ -137,6 +137,9 @@ absl::Status set_boolean(const Key& key, std::string_view text, const std::strin
 template <typename Number>
 absl::Status set_number(const Key& key, std::string_view text, const std::string& origin, Number Config::*member,
                         Config& config) {
+  for (const auto& [spelled, meant] : key.spellings) {
+    if (text == spelled) return set_number(key, meant, origin, member, config);
+  }
   Number value = 0;
   const char* end = text.data() + text.size();
   const std::from_chars_result read = std::from_chars(text.data(), end, value);

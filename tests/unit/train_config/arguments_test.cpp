@@ -82,7 +82,7 @@ TEST(Sources, Each_WinsOverTheOnesBeforeIt) {
 TEST(Flags, NegativeNumber_IsAValueAndOutOfRange) {
   const auto config = parse_arguments("generate", {"--model=m", "--prompt=p", "--temperature", "-1"});
   EXPECT_THAT(message_of(config), testing::AllOf(StartsWith("--temperature: "), HasSubstr("'-1'")));
-  EXPECT_THAT(refusal_of_arguments({"--max_steps", "-1"}), StartsWith("--max_steps: expected a whole number"));
+  EXPECT_THAT(refusal_of_arguments({"--max_steps", "-2"}), StartsWith("--max_steps: expected a whole number"));
 }
 
 TEST(Flags, PromptWithDashes_IsTakenAfterEquals) {
@@ -164,6 +164,12 @@ TEST(Flags, Strings_TakeTheSpellingsOfOtherTools) {
   EXPECT_EQ(parsed({"--lora_target=all-linear"}).lora_target, "all");
   EXPECT_EQ(parsed({"--lora_target", "q_proj, v_proj"}).lora_target, "q_proj,v_proj");
   EXPECT_EQ(parsed({"--resume_from_checkpoint=false"}).resume_from_checkpoint, "");
+}
+
+// transformers' default, which configurations with all its arguments hold.
+TEST(Flags, MaxStepsOfMinusOne_LeavesTheEpochsToDecide) {
+  EXPECT_EQ(parsed({"--max_steps=-1"}).max_steps, 0U);
+  EXPECT_EQ(parsed({"--max_steps", "-1", "--epochs=2"}).num_train_epochs, 2.0);
 }
 
 TEST(Flags, DataSets_AreAListWithAWeightEach) {
