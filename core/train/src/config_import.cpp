@@ -152,15 +152,17 @@ void apply_unknown(Import& import, const std::string& theirs) {
   }
 }
 
+/// How many of a program's marks the file has.
+std::ptrdiff_t marks_of(const ImportTool& tool, const YAML::Node& root) {
+  return std::count_if(tool.marks.begin(), tool.marks.end(),
+                       [&root](const std::string& mark) { return root[mark].IsDefined(); });
+}
+
 absl::StatusOr<const ImportTool*> tool_of(const train::Config& config, const YAML::Node& root) {
   if (config.from == "axolotl") return &axolotl();
   if (config.from == "llamafactory") return &llama_factory();
-  const auto count = [&root](const ImportTool& tool) {
-    return std::count_if(tool.marks.begin(), tool.marks.end(),
-                         [&root](const std::string& mark) { return root[mark].IsDefined(); });
-  };
-  const auto first = count(axolotl());
-  const auto second = count(llama_factory());
+  const auto first = marks_of(axolotl(), root);
+  const auto second = marks_of(llama_factory(), root);
   if (first == second) {
     return invalid_input("{}: expected a configuration of Axolotl or LLaMA-Factory, found the marks of {}; give --from",
                          config.file, first == 0 ? "neither" : "both");
@@ -218,7 +220,21 @@ absl::StatusOr<ImportedConfig> translate(const train::Config& config, const YAML
   return result;
 }
 
+/// Keys that programs have in common, and ours with them, are no proof of one.
+constexpr std::ptrdiff_t kMarksOfOne = 3;
+
 }  // namespace
+
+std::string import_hint(const YAML::Node& root, const std::string& path, const std::string& theirs) {
+  for (const ImportTool* tool : {&axolotl(), &llama_factory()}) {
+    const ImportTool& other = tool == &axolotl() ? llama_factory() : axolotl();
+    const std::ptrdiff_t marks = marks_of(*tool, root);
+    if (marks < kMarksOfOne || marks <= marks_of(other, root) || rule_for(*tool, theirs) == nullptr) continue;
+    return fmt::format("; `rondo import {}` translates a configuration of {}", path, tool->name);
+  }
+  return {};
+}
+
 }  // namespace config
 
 absl::StatusOr<ImportedConfig> import_config(const Config& config) {

@@ -75,6 +75,10 @@ struct ImportTool {
 const ImportTool& axolotl();
 const ImportTool& llama_factory();
 
+/// What follows a message on an unknown key of the file `path`, where the file looks like one of another program that
+/// has the key: "; `rondo import FILE` translates ..". Else "".
+std::string import_hint(const YAML::Node& root, const std::string& path, const std::string& theirs);
+
 /// A scalar's text, or that of a list's scalars with commas between them; "" for null and for maps.
 std::string joined_text(const YAML::Node& node);
 /// "none", "false", "null" and the like are off, whatever their case.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "config_import.h"
 #include "config_keys.h"
 #include "config_text.h"
 #include "rondo/base/file.h"
@@ -16,6 +17,7 @@ namespace rondo::train::config {
 namespace {
 
 struct Reader {
+  const YAML::Node& root;
   const std::string& verb;
   const std::string& path;
   Config& config;
@@ -83,7 +85,10 @@ absl::Status read_entry(const Reader& reader, const YAML::Node& key_node, const 
   const std::string spelled = normalised(key_node.Scalar());
   const std::string origin = fmt::format("{}:{}: {}", reader.path, line, printable(key_node.Scalar()));
   const Key* key = find_key(verb_bit(reader.verb), spelled);
-  if (key == nullptr) return unknown_key(reader.verb, origin, spelled);
+  if (key == nullptr) {
+    const absl::Status unknown = unknown_key(reader.verb, origin, spelled);
+    return invalid_input("{}{}", message_of(unknown), import_hint(reader.root, reader.path, key_node.Scalar()));
+  }
   const auto [earlier, is_new] = reader.origins.emplace(key->name, origin);
   if (!is_new) {
     return invalid_input("{}: given twice, first at {}; leave one of them", origin, earlier->second);
@@ -106,7 +111,7 @@ absl::Status read_yaml(const std::string& verb, const std::string& path, Config&
                            found);
     }
     for (const auto& entry : root) {
-      RONDO_RETURN_IF_ERROR(read_entry({verb, path, config, origins}, entry.first, entry.second));
+      RONDO_RETURN_IF_ERROR(read_entry({root, verb, path, config, origins}, entry.first, entry.second));
     }
     return absl::OkStatus();
   });

@@ -99,6 +99,18 @@ TEST(Yaml, UnknownKey_IsToldWithTheNearest) {
               AllOf(HasSubstr("run.yaml:2: lora_ranc"), HasSubstr("lora_rank?")));
 }
 
+TEST(Yaml, KeysOfOtherPrograms_AreToldWithWhatTranslatesTheirFiles) {
+  EXPECT_THAT(refusal_of_yaml("base_model: m\nsequence_len: 8\nmicro_batch_size: 1\nflash_attention: true\n"),
+              AllOf(HasSubstr("run.yaml:4: flash_attention: unknown key"), HasSubstr("`rondo import "),
+                    HasSubstr("of Axolotl")));
+  EXPECT_THAT(refusal_of_yaml("model_name_or_path: m\nfinetuning_type: lora\ncutoff_len: 8\nstage: sft\n"),
+              AllOf(HasSubstr("run.yaml:4: stage: unknown key"), HasSubstr("of LLaMA-Factory")));
+  // A file of ours, and a key that no program has.
+  EXPECT_THAT(refusal_of_yaml("model_name_or_path: m\nbf16: true\n"), testing::Not(HasSubstr("import")));
+  EXPECT_THAT(refusal_of_yaml("base_model: m\nsequence_len: 8\nmicro_batch_size: 1\nflash: true\n"),
+              testing::Not(HasSubstr("import")));
+}
+
 TEST(Yaml, KeyTwice_IsRefusedWithBothPlaces) {
   EXPECT_THAT(refusal_of_yaml("seed: 1\nseed: 1\n"),
               AllOf(HasSubstr("run.yaml:2: seed: given twice"), HasSubstr("run.yaml:1")));
