@@ -199,12 +199,19 @@ absl::StatusOr<ImportedConfig> translate(const train::Config& config, const YAML
   if (too_deep(root, 0)) return invalid_input("{}: expected at most {} levels, found more", config.file, kMostNesting);
   RONDO_ASSIGN_OR_RETURN(const ImportTool* tool, tool_of(config, root));
   Import import(root, config.file);
+  std::map<std::string, int> lines;
   for (const auto& entry : root) {
     if (!entry.first.IsScalar()) {
       return invalid_input("{}:{}: expected `key: value`, found no plain key", config.file,
                            entry.first.Mark().line + 1);
     }
     const std::string theirs = entry.first.Scalar();
+    const int line = entry.first.Mark().line + 1;
+    const auto [earlier, is_new] = lines.emplace(theirs, line);
+    if (!is_new) {
+      return invalid_input("{}:{}: {}: given twice, first in line {}; leave one of them", config.file, line,
+                           printable(theirs), earlier->second);
+    }
     if (const ImportRule* rule = rule_for(*tool, theirs); rule != nullptr) {
       apply(import, theirs, *rule);
     } else {

@@ -456,6 +456,8 @@ TEST(Import, WhatIsNoConfiguration_IsRefused) {
   EXPECT_THAT(refusal_of_import("base_model: \"unclosed\n", "axolotl"), HasSubstr("EOF"));
   EXPECT_THAT(refusal_of_import("base_model: x\n---\nseed: 1\n", "axolotl"), HasSubstr("one YAML document"));
   EXPECT_THAT(refusal_of_import("base_model: x\n? [a, b]\n: c\n"), HasSubstr("no plain key"));
+  EXPECT_THAT(refusal_of_import("base_model: x\nadapter: lora\nbase_model: y\n"),
+              HasSubstr(":3: base_model: given twice, first in line 1"));
   EXPECT_THAT(refusal_of_import("base_model: " + std::string(100, '[') + std::string(100, ']') + "\n", "axolotl"),
               HasSubstr("levels"));
 }
