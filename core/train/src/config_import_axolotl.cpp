@@ -72,6 +72,7 @@ std::string remark_on(const YAML::Node& entry, const std::string& path) {
     add(fmt::format("type {} is not known: auto looks at the records", type));
   if (entry["type"].IsDefined() && entry["type"].IsMap())
     add("a prompt of its own form is not read: auto looks at the records");
+  if (type.starts_with("alpaca")) add("the model's chat template writes the turns, no ### Instruction: does");
   std::error_code ignored;
   const std::string end = std::filesystem::path(path).extension().string();
   if (end != ".json" && end != ".jsonl" && end != ".txt" && !std::filesystem::exists(path, ignored)) {
@@ -159,6 +160,10 @@ void finish_axolotl(Import& import) {
   import.assume("gradient_accumulation_steps", "1", "Axolotl's default");
   import.assume("num_train_epochs", "1", "Axolotl's default");
   import.assume("lr_scheduler_type", "cosine", "Axolotl's default");
+  import.assume("cutoff_len", "512", "Axolotl's default");
+  if (!import.has("warmup_steps")) {
+    import.assume("warmup_ratio", "0.03", "Axolotl's default, which takes 100 steps at most");
+  }
 }
 
 std::vector<ImportRule> axolotl_rules() {

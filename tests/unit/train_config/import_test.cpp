@@ -103,6 +103,8 @@ special_tokens:
   EXPECT_EQ(config.num_train_epochs, 4.0);
   EXPECT_EQ(config.lr_scheduler_type, "cosine");
   EXPECT_EQ(config.warmup_steps, 10U);
+  EXPECT_EQ(config.warmup_ratio, 0);
+  EXPECT_THAT(imported.by_key.at("datasets").note, HasSubstr("chat template"));
   EXPECT_EQ(config.dtype, "bf16");
   EXPECT_EQ(config.save_strategy, "epoch");
   EXPECT_EQ(config.eval_steps, 1.0 / 16);  // four in each of four epochs
@@ -148,6 +150,7 @@ wandb_entity:
   EXPECT_EQ(imported.config.gradient_accumulation_steps, 1U);
   EXPECT_EQ(imported.config.num_train_epochs, 1.0);
   EXPECT_EQ(imported.config.lr_scheduler_type, "cosine");
+  EXPECT_EQ(imported.config.warmup_ratio, 0.03);
   EXPECT_EQ(imported.by_key.at("wandb_project").outcome, "not understood");
   EXPECT_EQ(imported.by_key.at("wandb_entity").outcome, "left out");
   EXPECT_EQ(imported.by_key.at("optimizer").outcome, "changed");
@@ -217,6 +220,14 @@ output_dir: out
   EXPECT_EQ(factory.config.eval_steps, 0.1);
   EXPECT_TRUE(factory.config.mask_history);
   EXPECT_EQ(factory.config.early_stopping_patience, 2U);
+}
+
+TEST(ImportAxolotl, Defaults_AreAxolotlsNotOurs) {
+  const std::string file = "base_model: m\ndatasets: [{path: a.jsonl}]\nmicro_batch_size: 1\noutput_dir: out\n";
+  EXPECT_EQ(import(file).config.cutoff_len, 512U);
+  EXPECT_EQ(import(file).config.warmup_ratio, 0.03);
+  EXPECT_EQ(import(file + "warmup_steps: 0\n").config.warmup_ratio, 0);
+  EXPECT_EQ(import(file + "warmup_ratio: 0.1\n").config.warmup_ratio, 0.1);
 }
 
 TEST(ImportAxolotl, WhatHasNoCounterpart_IsNamed) {
