@@ -72,6 +72,27 @@ std::string format_of(const nlohmann::json& entry) {
   return tags.empty() ? "sharegpt" : "auto";
 }
 
+/// What an entry asks for beside a file and its layout.
+std::string remark_on(const nlohmann::json& entry, const std::string& name, bool looks_at_records) {
+  std::string remark;
+  const auto add = [&remark](const std::string& text) { remark += (remark.empty() ? "" : "; ") + text; };
+  const nlohmann::json columns = entry.value("columns", nlohmann::json::object());
+  if (!columns.empty() && looks_at_records) {
+    add(fmt::format("the columns of {} are not renamed: auto looks at the records", name));
+  }
+  if (entry.value("ranking", nlohmann::json()) == true) {
+    add(fmt::format("{} holds preferences: only supervised fine-tuning, save the answers wanted as its own file",
+                    name));
+  }
+  if (entry.contains("num_samples")) {
+    add(fmt::format("num_samples of {} is not read: give max_samples, which counts for each data set", name));
+  }
+  for (const char* kind : {"images", "videos", "audios"}) {
+    if (columns.is_object() && columns.contains(kind)) add(fmt::format("{} of {} are not read", kind, name));
+  }
+  return remark;
+}
+
 Source find_source(const DataInfo& info, const std::string& name) {
   Source source;
   const auto entry = info.entries.is_object() ? info.entries.find(name) : info.entries.end();
@@ -89,9 +110,7 @@ Source find_source(const DataInfo& info, const std::string& name) {
     return source;
   }
   source.path = (info.folder / file).string();
-  if (entry->contains("columns") && source.format == "auto") {
-    source.remark = fmt::format("the columns of {} are not renamed: auto looks at the records", name);
-  }
+  source.remark = remark_on(*entry, name, source.format == "auto");
   return source;
 }
 

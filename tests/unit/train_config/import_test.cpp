@@ -358,6 +358,7 @@ TEST(ImportLlamaFactory, DataSetInfo_LeadsToTheFile) {
   std::ofstream(folder / "dataset_info.json") << R"({
     "orders": {"file_name": "orders.json", "formatting": "sharegpt", "columns": {"messages": "messages"},
                "tags": {"role_tag": "role", "content_tag": "content"}},
+    "pairs": {"file_name": "pairs.json", "ranking": true, "num_samples": 9, "columns": {"images": "images"}},
     "hub_only": {"hf_hub_url": "someone/something"}})";
   const Imported imported =
       import("model_name_or_path: m\nstage: sft\ndataset: orders\ntemplate: qwen\ndataset_dir: " + folder.string() +
@@ -373,6 +374,12 @@ TEST(ImportLlamaFactory, DataSetInfo_LeadsToTheFile) {
       import("model_name_or_path: m\nstage: sft\ndataset: hub_only\ntemplate: qwen\ndataset_dir: " + folder.string() +
              "\noutput_dir: o\n");
   EXPECT_THAT(hub.by_key.at("dataset").note, HasSubstr("save it as JSON lines"));
+  const Imported pairs =
+      import("model_name_or_path: m\nstage: sft\ndataset: pairs\ntemplate: qwen\ndataset_dir: " + folder.string() +
+             "\noutput_dir: o\n");
+  for (const char* word : {"preferences", "num_samples", "images"}) {
+    EXPECT_THAT(pairs.by_key.at("dataset").note, HasSubstr(word));
+  }
 }
 
 TEST(ImportLlamaFactory, FullParameters_LeaveDeepSpeedToThePlan) {
