@@ -168,16 +168,16 @@ TEST_P(BadExport, Refused_WithNothingLeftBehind) { expect_refusal(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Inputs, BadExport,
-    testing::Values(command("NoModel", {"export", "--output=m.gguf"}, {"model_name_or_path"}),
-                    command("NoOutput", {"export", "--model=model"}, {"output"}),
-                    command("OtherFormat", exported({"--format=onnx"}), {"--format", "'onnx'", "gguf"}),
-                    command("OtherQuantization", exported({"--quantization=q4_0"}), {"--quantization", "'q4_0'"}),
-                    command("OutputExists", exported({"--output=chats.jsonl"}), {"chats.jsonl", "exists"}),
-                    command("AdapterMissing", exported({"--adapter_name_or_path=no"}), {"no", "adapter_config.json"}),
-                    edited_for_export("UnnamedCut", "model/tokenizer.json", "\"add_prefix_space\": false",
-                                      "\"add_prefix_space\": true", {"tokenizer.json", "pre_tokenizer"}),
-                    edited_for_export("Activation", "model/config.json", "\"silu\"", "\"gelu\"",
-                                      {"config.json", "hidden_act"})),
+    testing::Values(
+        command("NoModel", {"export", "--output=m.gguf"}, {"model_name_or_path"}),
+        command("NoOutput", {"export", "--model=model"}, {"output"}),
+        command("OtherFormat", exported({"--format=onnx"}), {"--format", "'onnx'", "gguf"}),
+        command("OtherQuantization", exported({"--quantization=q4_0"}), {"--quantization", "'q4_0'"}),
+        command("OutputExists", exported({"--output=chats.jsonl"}), {"chats.jsonl", "exists"}),
+        command("AdapterMissing", exported({"--adapter_name_or_path=no"}), {"no: ", "directory of an adapter"}),
+        edited_for_export("UnnamedCut", "model/tokenizer.json", "\"add_prefix_space\": false",
+                          "\"add_prefix_space\": true", {"tokenizer.json", "pre_tokenizer"}),
+        edited_for_export("Activation", "model/config.json", "\"silu\"", "\"gelu\"", {"config.json", "hidden_act"})),
     name_of);
 
 }  // namespace

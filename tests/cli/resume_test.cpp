@@ -257,6 +257,26 @@ TEST(Resume, WithAnotherAdapter_IsRefusedNamingTheSetting) {
   EXPECT_EQ(same.status, 0) << same.err;
 }
 
+/// Tensors of the same names and shapes do not make it the same model.
+TEST(Resume, OfAnotherArchitecture_IsRefusedNamingIt) {
+  const Workspace workspace;
+  for (const char* arch : {"llama", "mistral"}) {
+    const Outcome made = workspace.run({"init", std::string("--arch=") + arch, std::string("--output_dir=") + arch,
+                                        "--hidden_size=32", "--num_hidden_layers=1"});
+    ASSERT_EQ(made.status, 0) << made.err;
+  }
+  const auto run = [&](const char* arch, const Words& more) {
+    Words words = train(more);
+    std::ranges::replace(words, std::string("model"), std::string(arch));
+    return workspace.run(words);
+  };
+  const Outcome begun = run("llama", {"--max_steps=1"});
+  ASSERT_EQ(begun.status, 0) << begun.err;
+  const Outcome outcome = run("mistral", {"--max_steps=2", "--resume_from_checkpoint=auto"});
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(R"(made with model_type: "llama", this run has "mistral")"));
+}
+
 TEST(Resume, WithFewerTrainedBlocks_IsRefusedNamingTheSetting) {
   const Workspace workspace;
   ASSERT_EQ(workspace.run(train({"--max_steps=2", "--finetuning_type=freeze"})).status, 0);

@@ -157,6 +157,7 @@ absl::Status Trainer::lay_out_steps() {
   state_.scales_loss = dtype() == devices::DType::kFloat16;
   state_.samples = data_.train.samples.size();
   state_.settings = course_of(config_);
+  state_.settings["model_type"] = model_.architecture->config().model_type;
   add_method(model_.architecture->method(), state_.settings);
   state_.numerics_class = machine_.numerics_class;
   state_.early_stopping = {config_.early_stopping_patience, config_.early_stopping_threshold};
@@ -192,16 +193,15 @@ absl::Status Trainer::find_checkpoint() {
   std::error_code error;
   if (!std::filesystem::exists(folder / "trainer_state.json", error)) {
     return invalid_input(
-        "resume_from_checkpoint: expected auto or the folder of a checkpoint, found {} without "
-        "trainer_state.json",
+        "resume_from_checkpoint: expected auto or the folder of a checkpoint, found {} without trainer_state.json",
         folder.string());
   }
   absl::StatusOr<TrainerState> read = read_trainer_state(folder);
   if (!read.ok()) return with_one_before(read.status(), folder);
   TrainerState state = *std::move(read);
   if (state.samples != state_.samples) {
-    return invalid_input("{}: the checkpoint was made with {} samples, {} has {}", folder.string(), state.samples,
-                         config_.dataset, state_.samples);
+    return invalid_input("{}: the checkpoint was made with {} samples, {}{} has {}", folder.string(), state.samples,
+                         config_.dataset, config_.val_size > 0 ? ", less what val_size takes," : "", state_.samples);
   }
   for (const auto& [key, value] : state_.settings.items()) {
     if (state.settings.contains(key) && state.settings[key] != value) {

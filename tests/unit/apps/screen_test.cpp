@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <chrono>
 #include <fstream>
 #include <iterator>
+#include <thread>
+
+#include "patience.h"
 
 namespace rondo::apps {
 namespace {
@@ -110,6 +114,22 @@ TEST_F(ScreenTest, Progress_StandsOnATerminalUntilSomethingElseIsSaid) {
     EXPECT_EQ(slurp(shown()).find("programs\n"), std::string::npos);
   }
   EXPECT_EQ(slurp(log()).find("loading"), std::string::npos);
+}
+
+/// Nothing is called while a driver compiles.
+TEST_F(ScreenTest, ProgressElsewhere_IsSaidAgainUntilSomethingElseIs) {
+  Screen screen(stream_, {}, log(), std::chrono::milliseconds(20));
+  screen.on_progress("compiling programs", 0, 0);
+  const std::string twice = "compiling programs\ncompiling programs\n";
+  const auto end = test::patience();
+  while (slurp(shown()).find(twice) == std::string::npos && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_THAT(slurp(shown()), testing::StartsWith(twice));
+  screen.on_start(summary());
+  const std::string text = slurp(shown());
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(slurp(shown()), text);
 }
 
 TEST_F(ScreenTest, ProgressWiderThanTheTerminal_IsCut) {

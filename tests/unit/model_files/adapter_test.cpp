@@ -211,7 +211,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test_info) { return test_info.param.name; });
 
 TEST(LoadAdapterConfig, NoFileOrNoObject_IsRefused) {
-  expect_refused(load_adapter_config(fresh_folder()).status(), {"adapter_config.json", "No such file"});
+  expect_refused(load_adapter_config(fresh_folder()).status(),
+                 {"expected the directory of an adapter", "found no adapter_config.json"});
   expect_refused(load(Json::array()).status(), {"adapter_config.json", "an object"});
 }
 

@@ -501,6 +501,14 @@ TEST(ParseConfig, TextPart_IsTiedAsItsWholeSays) {
   }
 }
 
+TEST(ParseConfig, DtypeAsPyTorchPrintsIt_IsTheSame) {
+  Json config = good_config();
+  config["torch_dtype"] = "torch.bfloat16";
+  const auto parsed = parse_config(config.dump(), "c");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->weight_type, WeightType::kBfloat16);
+}
+
 TEST(ParseConfig, MinusOneForAToken_IsNone) {
   Json config = good_config();
   config["pad_token_id"] = -1;

@@ -464,7 +464,8 @@ std::optional<std::int32_t> single_token(Fields& fields, const char* key, std::o
 
 WeightType parse_dtype(Fields& fields) {
   const char* key = fields.has("dtype") ? "dtype" : "torch_dtype";
-  const std::string name = fields.word(key, "float32");
+  const std::string word = fields.word(key, "float32");
+  const std::string name = word.starts_with("torch.") ? word.substr(6) : word;  // as PyTorch prints it
   for (const WeightType type : {WeightType::kFloat32, WeightType::kBfloat16, WeightType::kFloat16}) {
     if (name == weight_type_name(type)) return type;
   }
