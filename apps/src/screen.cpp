@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "reminder.h"
 #include "rondo/apps/describe.h"
 #include "rondo/apps/text.h"
 
@@ -39,10 +40,11 @@ std::size_t terminal_width(std::FILE* stream) {
   return size.ws_col;
 }
 
-Screen::Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log)
-    : stream_(stream), kind_(kind), log_path_(std::move(log)) {}
+Screen::Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log, std::chrono::milliseconds between)
+    : stream_(stream), kind_(kind), log_path_(std::move(log)), between_(between) {}
 
 Screen::~Screen() {
+  reminder_.reset();
   end_line();
   if (log_ != nullptr) std::fclose(log_);
 }
@@ -57,6 +59,10 @@ void Screen::update_line(const std::string& text, bool stays) {
   write_out(stream_, text);
   line_is_open_ = true;
   line_stays_ = stays;
+}
+
+void Screen::end_progress() {
+  if (reminder_ != nullptr) reminder_->set("");
 }
 
 void Screen::end_line() {
@@ -74,6 +80,7 @@ void Screen::log(const std::string& text) {
 }
 
 void Screen::write(const std::string& text) {
+  end_progress();
   end_line();
   write_out(stream_, text);
   log(text);
@@ -95,6 +102,7 @@ void Screen::on_step(const train::StepReport& report) {
     // The last column stays free: a terminal that wraps there would begin a line of its own.
     update_line(progress_line(report, terminal_width(stream_) - 1), true);
   } else {
+    end_progress();
     write_out(stream_, line);
   }
   log(line);
@@ -110,16 +118,13 @@ void Screen::on_checkpoint(const std::string& path) { write(fmt::format("checkpo
 void Screen::on_note(const std::string& text) { write(labelled("note", text)); }
 
 void Screen::on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) {
-  constexpr std::chrono::seconds kBetweenLines(30);
   const std::string line = of == 0 ? std::string(what) : fmt::format("{} {} of {}", what, done, of);
   if (kind_.updates) {
     update_line(line.substr(0, terminal_width(stream_) - 1), false);  // in ASCII; one that wraps is not cleared
     return;
   }
-  const auto now = std::chrono::steady_clock::now();
-  if (now - told_ < kBetweenLines) return;
-  told_ = now;
-  write_out(stream_, line + "\n");
+  if (reminder_ == nullptr) reminder_ = std::make_unique<Reminder>(stream_, between_);
+  reminder_->set(line);
 }
 
 }  // namespace rondo::apps

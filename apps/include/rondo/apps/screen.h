@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -26,10 +27,16 @@ TerminalKind terminal_kind(std::FILE* stream);
 /// Columns of the terminal behind `stream`, 80 when it does not say.
 std::size_t terminal_width(std::FILE* stream);
 
+class Reminder;
+
 class Screen : public train::RunObserver {
  public:
+  static constexpr std::chrono::milliseconds kHalfMinute{30000};
+
   /// `log`: opened when the run starts, for appending when it is resumed; empty: none. `stream` is not owned.
-  Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log);
+  /// `between`: lines that say what is under way, where it is no terminal.
+  Screen(std::FILE* stream, TerminalKind kind, std::filesystem::path log,
+         std::chrono::milliseconds between = kHalfMinute);
   ~Screen() override;
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
@@ -39,7 +46,7 @@ class Screen : public train::RunObserver {
   void on_evaluation(const train::EvalReport& report) override;
   void on_checkpoint(const std::string& path) override;
   void on_note(const std::string& text) override;
-  /// On a terminal the updating line; elsewhere a line every half minute.
+  /// On a terminal the updating line; elsewhere a line every half minute until something else is said.
   void on_progress(std::string_view what, std::uint64_t done, std::uint64_t of) override;
 
   /// Ends the updating line, if there is one, and writes `text` as lines of its own.
@@ -51,6 +58,8 @@ class Screen : public train::RunObserver {
   void clear_line();
   /// `stays`: when something else is said.
   void update_line(const std::string& text, bool stays);
+  /// Something else is said.
+  void end_progress();
   /// Leaves the last state of a run's updating line on the screen, and of progress nothing.
   void end_line();
 
@@ -62,7 +71,8 @@ class Screen : public train::RunObserver {
   bool started_ = false;
   bool line_is_open_ = false;  // the cursor stands on the updating line
   bool line_stays_ = false;    // when something else is said
-  std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();  // of progress, elsewhere
+  const std::chrono::milliseconds between_;
+  std::unique_ptr<Reminder> reminder_;  // where it is no terminal, once something is under way
 };
 
 }  // namespace rondo::apps
