@@ -29,9 +29,7 @@ struct MatrixAttention {
     typename Block::template Own<Array<FragmentC, kColumns8>> scores;
     typename Block::template Own<typename Tiles::Neighbours> b;
     typename Block::template Own<FragmentA> weights;
-    typename Block::template Own<Array<float, 2>> maximum;
-    typename Block::template Own<Array<float, 2>> largest;
-    typename Block::template Own<Array<float, 2>> total;  // of a thread's own columns until the end
+    typename Block::template Own<typename Softmax::Rows> rows;
     block.local([&](int thread) {
       if (thread < kMatrixRows) {
         const std::int32_t token = query + thread;
@@ -45,13 +43,7 @@ struct MatrixAttention {
       for (int step = 0; step < Tiles::kSteps; ++step) {
         queries[thread][step] = Tiles::rows(keys, thread / kWarp * 16, step, thread);
       }
-      RONDO_UNROLL
-      for (int slice = 0; slice < Tiles::kSlices; ++slice) sums[thread][slice] = FragmentC{};
-      RONDO_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        maximum[thread][i] = -INFINITY;
-        total[thread][i] = 0;
-      }
+      Softmax::begin(rows[thread], sums[thread]);
     });
     // First keys never fall from one query to the next: those of the first query come first of all. Values are on their
     // way while scores are computed, the next keys while values are added up.
@@ -80,21 +72,8 @@ struct MatrixAttention {
       }
       // Whether every query sees every key of the tile; padding sees none.
       const bool whole = key + kForwardKeys - 1 <= query && first[kMatrixRows - 1] <= key;
-      block.local([&](int thread) {
-        if constexpr (kCapped) Softmax::cap(p.scale / p.cap, scores[thread]);
-        const float factor = (kCapped ? p.cap : p.scale) * kLog2E;
-        const int row = thread / kWarp * 16 + thread % kWarp / 4;
-        if (whole) {
-          Softmax::template scale<true>(factor, first, query, key, row, thread, scores[thread], largest[thread]);
-        } else {
-          Softmax::template scale<false>(factor, first, query, key, row, thread, scores[thread], largest[thread]);
-        }
-      });
-      block.quad_max([&](int thread) -> float& { return largest[thread][0]; });
-      block.quad_max([&](int thread) -> float& { return largest[thread][1]; });
-      block.local([&](int thread) {
-        Softmax::weigh(scores[thread], sums[thread], maximum[thread], largest[thread], total[thread]);
-      });
+      Softmax::advance(block, p, kCapped, first, query, key, whole, scores, sums, rows,
+                       [](int thread) { return thread / kWarp * 16 + thread % kWarp / 4; });
       block.wait_copies();  // and all are through with the keys
       key += kForwardKeys;
       if (key < end) block.local(fetch_keys);
@@ -104,17 +83,15 @@ struct MatrixAttention {
         Tiles::add_product(block, sums, weights, values, 8 * n);
       }
     }
-    block.quad_sum([&](int thread) -> float& { return total[thread][0]; });
-    block.quad_sum([&](int thread) -> float& { return total[thread][1]; });
+    Softmax::finish(block, rows);
     block.local([&](int thread) {
       Tiles::put(p.o, p.heads, head, query, p.tokens, thread, sums[thread],
-                 [&](int i) { return total[thread][i] > 0 ? 1.0F / total[thread][i] : 0.0F; });
+                 [&](int i) { return Softmax::inverse(rows[thread], i); });
       RONDO_UNROLL
       for (int i = 0; i < 2; ++i) {
         const std::int64_t token = query + thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
         if (thread % 4 != 0 || token >= p.tokens) continue;
-        p.lse[token * p.heads + head] =
-            total[thread][i] > 0 ? maximum[thread][i] * kLn2 + logf(total[thread][i]) : 0.0F;
+        p.lse[token * p.heads + head] = Softmax::lse(rows[thread], i);
       }
     });
   }

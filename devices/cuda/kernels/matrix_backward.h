@@ -1,14 +1,12 @@
-// The gradient of attention by the matrix units, see matrix_tiles.h. No atomics: it goes twice over the pairs, by keys
-// and by queries, each block alone writing its rows.
+// The gradient of attention by the matrix units, see matrix_tiles.h and gradient_pass.h.
 #pragma once
 
+#include "gradient_pass.h"
 #include "matrix_tiles.h"
 
 namespace rondo::devices::cuda {
 
-/// kKeys: dk and dv, a block kMatrixRows keys and a part of a key head's query heads, past which the queries stream;
-/// else dq, a block kMatrixRows queries and a head, past which the keys stream. `rows` are the block's, `columns` what
-/// streams.
+/// `rows` are the block's, `columns` what streams.
 template <typename T, int kHead, bool kKeys, bool kCapped = false>
 struct MatrixBackward {
   using Tiles = MatrixTiles<T, kHead>;
@@ -38,56 +36,25 @@ struct MatrixBackward {
 
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
-    const Shared shared(block.shared());
-    const std::int32_t row = first_row(block, p.tokens, kMatrixRows, kKeys);
-    const std::int32_t group = p.heads / p.kv_heads;
-    const std::int32_t of_block = kKeys ? group / p.splits : 1;  // heads
-    const auto x = static_cast<std::int32_t>(block.x());
-    const std::int32_t own_head = kKeys ? x / p.splits : x;
-    const std::int32_t real = real_tokens(p.bounds);
-    const std::int32_t row_end = row + kMatrixRows < real ? row + kMatrixRows : real;
-    typename Block::template Own<Array<FragmentC, Tiles::kSlices>> first_sums;               // dk or dq
-    typename Block::template Own<Array<FragmentC, kKeys ? Tiles::kSlices : 1>> second_sums;  // dv
-    block.local([&](int thread) {
-      RONDO_UNROLL
-      for (int slice = 0; slice < Tiles::kSlices; ++slice) {
-        first_sums[thread][slice] = FragmentC{};
-        if constexpr (kKeys) second_sums[thread][slice] = FragmentC{};
-      }
-      const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
-      Tiles::fetch(shared.rows[0], kKeys ? p.k : p.q, heads, own_head, row, kMatrixRows, row_end, thread);
-      Tiles::fetch(shared.rows[1], kKeys ? p.v : p.d_o, heads, own_head, row, kMatrixRows, row_end, thread);
-      if (!kKeys) shared.queries.fetch(p, row, kMatrixRows, own_head, row_end, thread);
-    });
-    block.wait_copies();
-    if (row < real) {
-      const std::int32_t end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
-      for (std::int32_t head = x * of_block; head < (x + 1) * of_block; ++head) {
-        for (std::int32_t column = kKeys ? row : shared.queries.first[0]; column < end; column += kColumns) {
-          block.local([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
-          block.wait_copies();
-          add_pairs(block, p, shared, row, column, end, first_sums, second_sums);
-          block.barrier();  // the columns are fetched anew
-        }
-      }
-    }
-    block.local([&](int thread) {
-      if constexpr (kKeys) {
-        Tiles::put_of_keys(p, own_head, x % p.splits, row, thread, first_sums[thread], second_sums[thread]);
-      } else {
-        Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
-      }
-    });
+    GradientPass<MatrixBackward, kKeys, kMatrixRows, kColumns>::run(block, p);
   }
 
- private:
-  RONDO_KERNEL static void fetch_columns(const AttentionParams& p, const Shared& shared, std::int32_t column,
-                                         std::int32_t head, std::int32_t group, std::int32_t end, int thread) {
-    const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
-    const std::int32_t from_head = kKeys ? head : head / group;
-    Tiles::fetch(shared.columns[0], kKeys ? p.q : p.k, heads, from_head, column, kColumns, end, thread);
-    Tiles::fetch(shared.columns[1], kKeys ? p.d_o : p.v, heads, from_head, column, kColumns, end, thread);
-    if (kKeys) shared.queries.fetch(p, column, kColumns, head, end, thread);
+  // As GradientPass wants them.
+  static constexpr int kSlices = Tiles::kSlices;
+  using Sums = Array<FragmentC, static_cast<std::size_t>(kSlices)>;
+  using SecondSums = Array<FragmentC, static_cast<std::size_t>(kKeys ? kSlices : 1)>;
+
+  RONDO_KERNEL static void fetch(const AttentionParams&, std::uint16_t* to, const void* from, std::int64_t heads,
+                                 std::int64_t head, std::int32_t first, int count, std::int32_t end, int thread) {
+    Tiles::fetch(to, from, heads, head, first, count, end, thread);
+  }
+  RONDO_KERNEL static void put(const AttentionParams& p, std::int32_t head, std::int32_t part, std::int32_t row,
+                               int thread, Sums& sums, [[maybe_unused]] SecondSums& second_sums) {
+    if constexpr (kKeys) {
+      Tiles::put_of_keys(p, head, part, row, thread, sums, second_sums);
+    } else {
+      Tiles::put(p.dq, p.heads, head, row, p.tokens, thread, sums);
+    }
   }
 
   /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
@@ -140,6 +107,7 @@ struct MatrixBackward {
     }
   }
 
+ private:
   /// See QueryRows::differentiate().
   RONDO_KERNEL static void differentiate(const AttentionParams& p, const Shared& shared, std::int32_t row,
                                          std::int32_t column, std::int32_t end, int thread, ByEight<FragmentC>& weights,

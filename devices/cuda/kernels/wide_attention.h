@@ -48,17 +48,9 @@ struct WideAttention {
     typename Block::template Own<Sums> sums;
     typename Block::template Own<Scores> scores;
     typename Block::template Own<FragmentA> weights;
-    typename Block::template Own<Array<float, 2>> maximum;
-    typename Block::template Own<Array<float, 2>> largest;
-    typename Block::template Own<Array<float, 2>> total;  // of a thread's columns until the end
+    typename Block::template Own<typename Softmax::Rows> rows;
     block.each([&](int thread) {
-      RONDO_UNROLL
-      for (int slice = 0; slice < Tiles::kSlices; ++slice) sums[thread][slice] = FragmentC{};
-      RONDO_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        maximum[thread][i] = -INFINITY;
-        total[thread][i] = 0;
-      }
+      Softmax::begin(rows[thread], sums[thread]);
       Tiles::fetch(queries, p.q, p.heads, head, p.head_dim, query, Tiles::kRows, end, thread);
       if (thread >= Tiles::kRows) return;
       const std::int32_t token = query + thread;
@@ -86,21 +78,8 @@ struct WideAttention {
       take_scores(block, handed, scores);
       // Whether every query sees every key of the tile; padding sees none.
       const bool whole = next - 1 <= query && first[Tiles::kRows - 1] <= key;
-      block.local([&](int thread) {
-        if (p.cap > 0) Softmax::cap(p.scale / p.cap, scores[thread]);
-        const float factor = (p.cap > 0 ? p.cap : p.scale) * kLog2E;
-        const int row = Tiles::row_of(thread) + thread % kWarp / 4;
-        if (whole) {
-          Softmax::template scale<true>(factor, first, query, key, row, thread, scores[thread], largest[thread]);
-        } else {
-          Softmax::template scale<false>(factor, first, query, key, row, thread, scores[thread], largest[thread]);
-        }
-      });
-      block.quad_max([&](int thread) -> float& { return largest[thread][0]; });
-      block.quad_max([&](int thread) -> float& { return largest[thread][1]; });
-      block.local([&](int thread) {
-        Softmax::weigh(scores[thread], sums[thread], maximum[thread], largest[thread], total[thread]);
-      });
+      Softmax::advance(block, p, p.cap > 0, first, query, key, whole, scores, sums, rows,
+                       [](int thread) { return Tiles::row_of(thread) + thread % kWarp / 4; });
       if (kInTurns) block.wait_copies();
       RONDO_UNROLL
       for (int n = 0; n < kColumns8; n += 2) {
@@ -114,10 +93,9 @@ struct WideAttention {
         fetch(keys, p.k, key);
       }
     }
-    block.quad_sum([&](int thread) -> float& { return total[thread][0]; });
-    block.quad_sum([&](int thread) -> float& { return total[thread][1]; });
+    Softmax::finish(block, rows);
     block.wait_copies();  // queries that see nothing have been fetched too
-    block.local([&](int thread) { put(p, query, head, thread, sums[thread], maximum[thread], total[thread]); });
+    block.local([&](int thread) { put(p, query, head, thread, sums[thread], rows[thread]); });
   }
 
  private:
@@ -170,8 +148,8 @@ struct WideAttention {
   }
 
   RONDO_KERNEL static void put(const AttentionParams& p, std::int32_t query, std::int32_t head, int thread, Sums& sums,
-                               Array<float, 2>& maximum, Array<float, 2>& total) {
-    const float factors[2] = {total[0] > 0 ? 1.0F / total[0] : 0.0F, total[1] > 0 ? 1.0F / total[1] : 0.0F};
+                               typename Softmax::Rows& rows) {
+    const float factors[2] = {Softmax::inverse(rows, 0), Softmax::inverse(rows, 1)};
     Tiles::for_pairs(query, p.tokens, p.head_dim, thread, sums,
                      [&](std::int64_t token, int channel, int i, float left, float right) {
                        store_pair(static_cast<std::uint16_t*>(p.o) + (token * p.heads + head) * p.head_dim + channel,
@@ -182,7 +160,7 @@ struct WideAttention {
     for (int i = 0; i < 2; ++i) {
       const std::int64_t token = query + Tiles::row_of(thread) + thread % kWarp / 4 + 8 * i;
       if (token >= p.tokens) continue;
-      p.lse[token * p.heads + head] = total[i] > 0 ? maximum[i] * kLn2 + logf(total[i]) : 0.0F;
+      p.lse[token * p.heads + head] = Softmax::lse(rows, i);
     }
   }
 };

@@ -1,8 +1,9 @@
-// The gradient of attention by the matrix units for heads that wide_tiles.h is for. No atomics: it goes twice over the
-// pairs, by keys and by queries, each block alone writing its rows. Warps that share rows hand each other the weights
-// and the scores' gradients of their columns, rounded to the tensors' type, as they are multiplied.
+// The gradient of attention by the matrix units for heads that wide_tiles.h is for, see gradient_pass.h. Warps that
+// share rows hand each other the weights and the scores' gradients of their columns, rounded to the tensors' type, as
+// they are multiplied.
 #pragma once
 
+#include "gradient_pass.h"
 #include "wide_tiles.h"
 
 namespace rondo::devices::cuda {
@@ -16,8 +17,7 @@ constexpr int wide_backward_shared(int head) {
 static_assert(wide_backward_shared(128) <= kMostWideShared && wide_backward_shared(256) <= kMostWideShared &&
               wide_backward_shared(512) <= kMostWideShared);
 
-/// As MatrixBackward: kKeys: dk and dv, a block wide_rows(kHead) keys and a part of a key head's query heads, past
-/// which the queries stream; else dq, a block as many queries and a head, past which the keys stream.
+/// `rows` are the block's, wide_rows(kHead), `columns` what streams.
 template <typename T, int kHead, bool kKeys>
 struct WideBackward {
   using Tiles = WideTiles<T, kHead>;
@@ -45,65 +45,26 @@ struct WideBackward {
 
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
-    const Shared shared(block.shared());
-    const std::int32_t row = first_row(block, p.tokens, Tiles::kRows, kKeys);
-    const std::int32_t group = p.heads / p.kv_heads;
-    const std::int32_t of_block = kKeys ? group / p.splits : 1;  // heads
-    const auto x = static_cast<std::int32_t>(block.x());
-    const std::int32_t own_head = kKeys ? x / p.splits : x;
-    const std::int32_t real = real_tokens(p.bounds);
-    const std::int32_t row_end = row + Tiles::kRows < real ? row + Tiles::kRows : real;
-    typename Block::template Own<Sums> first_sums;                                           // dk or dq
-    typename Block::template Own<Array<FragmentC, kKeys ? Tiles::kSlices : 1>> second_sums;  // dv
-    block.local([&](int thread) {
-      RONDO_UNROLL
-      for (int slice = 0; slice < Tiles::kSlices; ++slice) {
-        first_sums[thread][slice] = FragmentC{};
-        if constexpr (kKeys) second_sums[thread][slice] = FragmentC{};
-      }
-      const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
-      for (int i = 0; i < 2; ++i) {
-        const void* const from = kKeys ? (i == 0 ? p.k : p.v) : (i == 0 ? p.q : p.d_o);
-        Tiles::fetch(shared.rows[i], from, heads, own_head, p.head_dim, row, Tiles::kRows, row_end, thread);
-      }
-      if (!kKeys) shared.queries.fetch(p, row, Tiles::kRows, own_head, row_end, thread);
-    });
-    block.wait_copies();
-    if (row < real) {
-      const std::int32_t end = kKeys ? last_query(p, row_end - 1) + 1 : row_end;
-      for (std::int32_t head = x * of_block; head < (x + 1) * of_block; ++head) {
-        for (std::int32_t column = kKeys ? row : shared.queries.first[0]; column < end; column += kWideColumns) {
-          block.local([&](int thread) { fetch_columns(p, shared, column, head, group, end, thread); });
-          block.wait_copies();
-          add_pairs(block, p, shared, row, column, end, first_sums, second_sums);
-          block.barrier();  // the columns are fetched anew
-        }
-      }
-    }
-    block.local([&](int thread) {
-      if constexpr (kKeys) {
-        put_of_keys(p, p.dk, p.dk_parts, own_head, x % p.splits, row, thread, first_sums[thread]);
-        put_of_keys(p, p.dv, p.dv_parts, own_head, x % p.splits, row, thread, second_sums[thread]);
-      } else {
-        put(p, p.dq, p.heads, own_head, row, thread, first_sums[thread]);
-      }
-    });
+    GradientPass<WideBackward, kKeys, Tiles::kRows, kWideColumns>::run(block, p);
   }
 
- private:
-  RONDO_KERNEL static void fetch_columns(const AttentionParams& p, const Shared& shared, std::int32_t column,
-                                         std::int32_t head, std::int32_t group, std::int32_t end, int thread) {
-    const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
-    const std::int32_t from_head = kKeys ? head : head / group;
-    for (int i = 0; i < 2; ++i) {
-      const void* const from = kKeys ? (i == 0 ? p.q : p.d_o) : (i == 0 ? p.k : p.v);
-      Tiles::fetch(shared.columns[i], from, heads, from_head, p.head_dim, column, kWideColumns, end, thread);
-    }
-    if (kKeys) shared.queries.fetch(p, column, kWideColumns, head, end, thread);
-  }
+  // As GradientPass wants them.
+  static constexpr int kSlices = Tiles::kSlices;
+  using SecondSums = Array<FragmentC, static_cast<std::size_t>(kKeys ? kSlices : 1)>;
 
-  /// The first of a warp's own columns. Of four warps two have the same.
-  RONDO_KERNEL static int own_column(int thread) { return 8 * kOwn8 * (Tiles::part_of(thread) % (kColumns8 / kOwn8)); }
+  RONDO_KERNEL static void fetch(const AttentionParams& p, std::uint16_t* to, const void* from, std::int64_t heads,
+                                 std::int64_t head, std::int32_t first, int count, std::int32_t end, int thread) {
+    Tiles::fetch(to, from, heads, head, p.head_dim, first, count, end, thread);
+  }
+  RONDO_KERNEL static void put(const AttentionParams& p, std::int32_t head, std::int32_t part, std::int32_t row,
+                               int thread, Sums& sums, [[maybe_unused]] SecondSums& second_sums) {
+    if constexpr (kKeys) {
+      put_of_keys(p, p.dk, p.dk_parts, head, part, row, thread, sums);
+      put_of_keys(p, p.dv, p.dv_parts, head, part, row, thread, second_sums);
+    } else {
+      put_rows(p, p.dq, p.heads, head, row, thread, sums);
+    }
+  }
 
   /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
   template <typename Block, typename First, typename Second>
@@ -137,6 +98,10 @@ struct WideBackward {
       Tiles::add_product(block, second_sums, a, shared.columns[1], 0);
     }
   }
+
+ private:
+  /// The first of a warp's own columns. Of four warps two have the same.
+  RONDO_KERNEL static int own_column(int thread) { return 8 * kOwn8 * (Tiles::part_of(thread) % (kColumns8 / kOwn8)); }
 
   /// See QueryRows::differentiate().
   template <bool kCapped>
@@ -181,8 +146,8 @@ struct WideBackward {
     }
   }
 
-  RONDO_KERNEL static void put(const AttentionParams& p, void* to, std::int64_t heads, std::int64_t head,
-                               std::int32_t first, int thread, Sums& sums) {
+  RONDO_KERNEL static void put_rows(const AttentionParams& p, void* to, std::int64_t heads, std::int64_t head,
+                                    std::int32_t first, int thread, Sums& sums) {
     Tiles::for_pairs(first, p.tokens, p.head_dim, thread, sums,
                      [&](std::int64_t token, int channel, int, float left, float right) {
                        store_pair(static_cast<std::uint16_t*>(to) + (token * heads + head) * p.head_dim + channel,
@@ -193,7 +158,7 @@ struct WideBackward {
   RONDO_KERNEL static void put_of_keys(const AttentionParams& p, void* to, float* parts, std::int64_t head,
                                        std::int64_t part, std::int32_t first, int thread, Sums& sums) {
     if (p.splits == 1) {
-      put(p, to, p.kv_heads, head, first, thread, sums);
+      put_rows(p, to, p.kv_heads, head, first, thread, sums);
       return;
     }
     Tiles::for_pairs(first, p.tokens, p.head_dim, thread, sums,
