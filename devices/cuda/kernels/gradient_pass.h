@@ -9,13 +9,13 @@ namespace rondo::devices::cuda {
 
 /// kKeys: dk and dv, a block kRows keys and a part of a key head's query heads, past which the queries stream; else dq,
 /// a block kRows queries and a head, past which the keys stream; kColumns at a time. Kernel has
+///   Tiles: a HeadTiles, and fetch()
 ///   Shared: rows[2] (keys: k, v; queries: q, do), columns[2] (the others) and queries, of memory
-///   Sums, SecondSums: of a thread, of dk or dq and of dv
-///   fetch(p, to, from, heads, head, first, count, end, thread): rows of a head, there behind Block::wait_copies()
-///   add_pairs(block, p, shared, row, column, end, sums, second_sums)
-///   put(p, head, part, row, thread, sums, second_sums): `part` of the query heads of a key head
+///   add_pairs(block, p, shared, row, column, end, sums, second_sums): of dk or dq, and of dv
 template <typename Kernel, bool kKeys, int kRows, int kColumns>
 struct GradientPass {
+  using Tiles = typename Kernel::Tiles;
+
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
     const typename Kernel::Shared shared(block.shared());
@@ -26,17 +26,17 @@ struct GradientPass {
     const std::int32_t own_head = kKeys ? x / p.splits : x;
     const std::int32_t real = real_tokens(p.bounds);
     const std::int32_t row_end = row + kRows < real ? row + kRows : real;
-    typename Block::template Own<typename Kernel::Sums> sums;
-    typename Block::template Own<typename Kernel::SecondSums> second_sums;
+    typename Block::template Own<Array<FragmentC, static_cast<std::size_t>(Tiles::kSlices)>> sums;
+    typename Block::template Own<Array<FragmentC, static_cast<std::size_t>(kKeys ? Tiles::kSlices : 1)>> second_sums;
     block.local([&](int thread) {
       RONDO_UNROLL
-      for (int slice = 0; slice < Kernel::kSlices; ++slice) {
+      for (int slice = 0; slice < Tiles::kSlices; ++slice) {
         sums[thread][slice] = FragmentC{};
         if constexpr (kKeys) second_sums[thread][slice] = FragmentC{};
       }
       const std::int32_t heads = kKeys ? p.kv_heads : p.heads;
-      Kernel::fetch(p, shared.rows[0], kKeys ? p.k : p.q, heads, own_head, row, kRows, row_end, thread);
-      Kernel::fetch(p, shared.rows[1], kKeys ? p.v : p.d_o, heads, own_head, row, kRows, row_end, thread);
+      Tiles::fetch(p, shared.rows[0], kKeys ? p.k : p.q, heads, own_head, row, kRows, row_end, thread);
+      Tiles::fetch(p, shared.rows[1], kKeys ? p.v : p.d_o, heads, own_head, row, kRows, row_end, thread);
       if (!kKeys) shared.queries.fetch(p, row, kRows, own_head, row_end, thread);
     });
     block.wait_copies();
@@ -52,7 +52,11 @@ struct GradientPass {
       }
     }
     block.local([&](int thread) {
-      Kernel::put(p, own_head, kKeys ? x % p.splits : 0, row, thread, sums[thread], second_sums[thread]);
+      if constexpr (kKeys) {
+        Tiles::put_of_keys(p, own_head, x % p.splits, row, thread, sums[thread], second_sums[thread]);
+      } else {
+        Tiles::put(p, p.dq, p.heads, own_head, row, thread, sums[thread]);
+      }
     });
   }
 
@@ -62,8 +66,8 @@ struct GradientPass {
                                          std::int32_t head, std::int32_t group, std::int32_t end, int thread) {
     const std::int32_t heads = kKeys ? p.heads : p.kv_heads;
     const std::int32_t from_head = kKeys ? head : head / group;
-    Kernel::fetch(p, shared.columns[0], kKeys ? p.q : p.k, heads, from_head, column, kColumns, end, thread);
-    Kernel::fetch(p, shared.columns[1], kKeys ? p.d_o : p.v, heads, from_head, column, kColumns, end, thread);
+    Tiles::fetch(p, shared.columns[0], kKeys ? p.q : p.k, heads, from_head, column, kColumns, end, thread);
+    Tiles::fetch(p, shared.columns[1], kKeys ? p.d_o : p.v, heads, from_head, column, kColumns, end, thread);
     if (kKeys) shared.queries.fetch(p, column, kColumns, head, end, thread);
   }
 };

@@ -208,7 +208,7 @@ struct GroupAttention {
 
   RONDO_KERNEL static void put(const AttentionParams& p, std::int32_t query, std::int32_t head, int thread, Sums& sums,
                                Rows& rows) {
-    Tiles::put(p.o, p.heads, head, query, p.tokens, thread, sums,
+    Tiles::put(p, p.o, p.heads, head, query, thread, sums,
                [&](int i) { return rows.total[i] > 0 ? 1.0F / rows.total[i] : 0.0F; });
     RONDO_UNROLL
     for (int i = 0; i < 2; ++i) {

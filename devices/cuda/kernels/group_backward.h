@@ -185,7 +185,7 @@ struct GroupBackward {
       if constexpr (kKeys) {
         Tiles::put_of_keys(p, own_head, x % p.splits, row, thread, first_sums[thread], second_sums[thread]);
       } else {
-        Tiles::put(p.dq, p.heads, own_head, row, p.tokens, thread, first_sums[thread]);
+        Tiles::put(p, p.dq, p.heads, own_head, row, thread, first_sums[thread]);
       }
     });
   }

@@ -35,7 +35,7 @@ struct MatrixAttention {
         const std::int32_t token = query + thread;
         first[thread] = token < real ? first_key(sequence_at(p.bounds, token), token, p.window) : kNoKey;
       }
-      Tiles::fetch(keys, p.q, p.heads, head, query, kMatrixRows, end, thread);
+      Tiles::fetch(p, keys, p.q, p.heads, head, query, kMatrixRows, end, thread);
     });
     block.wait_copies();
     block.each([&](int thread) {
@@ -49,12 +49,13 @@ struct MatrixAttention {
     // way while scores are computed, the next keys while values are added up.
     std::int32_t key = query < real ? first[0] : end;
     const auto fetch_keys = [&](int thread) {
-      Tiles::fetch(keys, p.k, p.kv_heads, kv_head, key, kForwardKeys, end, thread);
+      Tiles::fetch(p, keys, p.k, p.kv_heads, kv_head, key, kForwardKeys, end, thread);
     };
     if (key < end) block.local(fetch_keys);
     while (key < end) {
       block.wait_copies();  // and all are through with the values before
-      block.local([&](int thread) { Tiles::fetch(values, p.v, p.kv_heads, kv_head, key, kForwardKeys, end, thread); });
+      block.local(
+          [&](int thread) { Tiles::fetch(p, values, p.v, p.kv_heads, kv_head, key, kForwardKeys, end, thread); });
       RONDO_UNROLL
       for (int n = 0; n < kColumns8; ++n) {
         block.local([&](int thread) { scores[thread][n] = FragmentC{}; });
@@ -85,7 +86,7 @@ struct MatrixAttention {
     }
     Softmax::finish(block, rows);
     block.local([&](int thread) {
-      Tiles::put(p.o, p.heads, head, query, p.tokens, thread, sums[thread],
+      Tiles::put(p, p.o, p.heads, head, query, thread, sums[thread],
                  [&](int i) { return Softmax::inverse(rows[thread], i); });
       RONDO_UNROLL
       for (int i = 0; i < 2; ++i) {

@@ -39,24 +39,6 @@ struct MatrixBackward {
     GradientPass<MatrixBackward, kKeys, kMatrixRows, kColumns>::run(block, p);
   }
 
-  // As GradientPass wants them.
-  static constexpr int kSlices = Tiles::kSlices;
-  using Sums = Array<FragmentC, static_cast<std::size_t>(kSlices)>;
-  using SecondSums = Array<FragmentC, static_cast<std::size_t>(kKeys ? kSlices : 1)>;
-
-  RONDO_KERNEL static void fetch(const AttentionParams&, std::uint16_t* to, const void* from, std::int64_t heads,
-                                 std::int64_t head, std::int32_t first, int count, std::int32_t end, int thread) {
-    Tiles::fetch(to, from, heads, head, first, count, end, thread);
-  }
-  RONDO_KERNEL static void put(const AttentionParams& p, std::int32_t head, std::int32_t part, std::int32_t row,
-                               int thread, Sums& sums, [[maybe_unused]] SecondSums& second_sums) {
-    if constexpr (kKeys) {
-      Tiles::put_of_keys(p, head, part, row, thread, sums, second_sums);
-    } else {
-      Tiles::put(p.dq, p.heads, head, row, p.tokens, thread, sums);
-    }
-  }
-
   /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
   template <typename Block, typename First, typename Second>
   RONDO_KERNEL static void add_pairs(Block& block, const AttentionParams& p, const Shared& shared, std::int32_t row,

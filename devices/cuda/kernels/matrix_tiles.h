@@ -132,48 +132,34 @@ RONDO_KERNEL Array<std::uint32_t, 4> load_matrices(int thread, RowAt row_at) {
   return x;
 }
 
-/// Tiles of rows of a head in shared memory. Rows are 8 numbers longer than the head: lanes meet different banks.
-template <typename T, int kHead>
-struct MatrixTiles {
+/// Tiles of rows of a head in shared memory, and what is made of them. Own has
+///   at(tile, row, piece): where eight numbers of a row begin
+///   width(p): channels of a head, kSlices: those that a warp adds up, in eights
+///   row_of(thread), slice_of(thread): the first of the 16 rows and of the eights of channels that its warp adds up
+template <typename T, typename Own>
+struct HeadTiles {
   static constexpr bool kBfloat = T::kIsBfloat;
-  static constexpr int kStride = kHead + 8;
-  static constexpr int kSteps = kHead / 16;  // of a product along the head
-  static constexpr int kSlices = kHead / 8;  // of a product's result across the head
 
   /// Two fragments of neighbours: 16 numbers along the head after the other, or eight columns after the other.
   using Neighbours = Array<FragmentB, 2>;
 
-  /// `count` rows from token `first` on; zero from `end` on. There once Block::wait_copies() has been passed.
-  RONDO_KERNEL static void fetch(std::uint16_t* to, const void* from, std::int64_t heads, std::int64_t head,
-                                 std::int32_t first, int count, std::int32_t end, int thread) {
-    constexpr int kPieces = kHead / 8;  // of 16 bytes, of a row
-    constexpr int kStep = kMatrixThreads / kPieces;
-    const int column = thread % kPieces * 8;
-    const std::int64_t step = heads * kHead;
-    const auto* at = static_cast<const std::uint16_t*>(from) + first * step + head * kHead + column;
-    RONDO_UNROLL
-    for (int row = thread / kPieces; row < count; row += kStep) {
-      copy_16(to + row * kStride + column, at + row * step, first + row < end);
-    }
-  }
-
-  /// A: rows `row` ..., numbers 16 step ... .
+  /// A: rows `row` ..., numbers 16 step ... . REQUIRES, here and below: `row` is a multiple of eight.
   RONDO_KERNEL static FragmentA rows(const std::uint16_t* tile, int row, int step, int thread) {
-    auto x = load_matrices<false>(
-        thread, [&](int j, int r) { return tile + (row + 8 * (j % 2) + r) * kStride + 16 * step + 8 * (j / 2); });
+    auto x = load_matrices<false>(thread,
+                                  [&](int j, int r) { return Own::at(tile, row + 8 * (j % 2) + r, 2 * step + j / 2); });
     return {{x[0], x[1], x[2], x[3]}};
   }
   /// B of a product with the rows transposed: its columns are the rows `row` ..., its rows the numbers 16 step ... and,
   /// of the neighbour, 16 (step + 1) ... .
   RONDO_KERNEL static Neighbours columns(const std::uint16_t* tile, int row, int step, int thread) {
-    auto x = load_matrices<false>(thread, [&](int j, int r) { return tile + (row + r) * kStride + 16 * step + 8 * j; });
+    auto x = load_matrices<false>(thread, [&](int j, int r) { return Own::at(tile, row + r, 2 * step + j); });
     return {{{{x[0], x[1]}}, {{x[2], x[3]}}}};
   }
   /// B of a product with the rows as they are: its rows are the rows `row` ..., its columns the numbers 8 slice ...
   /// and, of the neighbour, 8 (slice + 1) ... .
   RONDO_KERNEL static Neighbours across(const std::uint16_t* tile, int row, int slice, int thread) {
-    auto x = load_matrices<true>(
-        thread, [&](int j, int r) { return tile + (row + 8 * (j % 2) + r) * kStride + 8 * (slice + j / 2); });
+    auto x =
+        load_matrices<true>(thread, [&](int j, int r) { return Own::at(tile, row + 8 * (j % 2) + r, slice + j / 2); });
     return {{{{x[0], x[1]}}, {{x[2], x[3]}}}};
   }
   /// Two neighbouring tiles of C as an A: what was 16 rows by 8 and 8 columns is 16 by 16.
@@ -186,13 +172,13 @@ struct MatrixTiles {
     }
     return a;
   }
-  /// sums [16, kHead] += A times 16 rows of a tile from `row` on.
+  /// A warp's sums [16, 8 kSlices] += A times 16 rows of a tile from `row` on.
   template <typename Block, typename Sums, typename A>
   RONDO_KERNEL static void add_product(Block& block, Sums& sums, A& a, const std::uint16_t* tile, int row) {
     RONDO_UNROLL
-    for (int slice = 0; slice < kSlices; slice += 2) {
+    for (int slice = 0; slice < Own::kSlices; slice += 2) {
       typename Block::template Own<Neighbours> b;
-      block.local([&](int thread) { b[thread] = across(tile, row, slice, thread); });
+      block.local([&](int thread) { b[thread] = across(tile, row, Own::slice_of(thread) + slice, thread); });
       RONDO_UNROLL
       for (int next = 0; next < 2; ++next) {
         block.template multiply<kBfloat>([&](int thread) -> FragmentC& { return sums[thread][slice + next]; },
@@ -201,56 +187,91 @@ struct MatrixTiles {
       }
     }
   }
-  /// Writes 16 rows a warp of the block's, from token `first` on, times factor(thread, 0 or 1: the row g or g + 8).
+  /// Writes a warp's 16 rows of the block's, from token `first` on, times factor(0 or 1: the row g or g + 8).
   template <typename Sums, typename Factor>
-  RONDO_KERNEL static void put(void* to, std::int64_t heads, std::int64_t head, std::int32_t first, std::int32_t tokens,
-                               int thread, Sums& sums, Factor factor) {
+  RONDO_KERNEL static void put(const AttentionParams& p, void* to, std::int64_t heads, std::int64_t head,
+                               std::int32_t first, int thread, Sums& sums, Factor factor) {
     const float factors[2] = {factor(0), factor(1)};
-    RONDO_UNROLL
-    for (int slice = 0; slice < kSlices; ++slice) {
-      RONDO_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const std::int64_t token = first + thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
-        if (token >= tokens) continue;
-        auto* at = static_cast<std::uint16_t*>(to) + (token * heads + head) * kHead + 8 * slice + 2 * (thread % 4);
-        store_pair(at, narrowed_pair<T>(sums[slice].x[2 * i] * factors[i], sums[slice].x[2 * i + 1] * factors[i]));
-      }
-    }
+    for_pairs(p, first, thread, sums, [&](std::int64_t token, int channel, int i, float left, float right) {
+      store_pair(static_cast<std::uint16_t*>(to) + (token * heads + head) * Own::width(p) + channel,
+                 narrowed_pair<T>(left * factors[i], right * factors[i]));
+    });
   }
   /// The same as they are.
   template <typename Sums>
-  RONDO_KERNEL static void put(void* to, std::int64_t heads, std::int64_t head, std::int32_t first, std::int32_t tokens,
-                               int thread, Sums& sums) {
-    put(to, heads, head, first, tokens, thread, sums, [](int) { return 1.0F; });
+  RONDO_KERNEL static void put(const AttentionParams& p, void* to, std::int64_t heads, std::int64_t head,
+                               std::int32_t first, int thread, Sums& sums) {
+    put(p, to, heads, head, first, thread, sums, [](int) { return 1.0F; });
   }
   /// dk and dv of a key head and a part of its query heads: to their places, or to the parts' where there are more.
   template <typename Sums>
   RONDO_KERNEL static void put_of_keys(const AttentionParams& p, std::int32_t head, std::int32_t part,
                                        std::int32_t first, int thread, Sums& dk, Sums& dv) {
     if (p.splits == 1) {
-      put(p.dk, p.kv_heads, head, first, p.tokens, thread, dk);
-      put(p.dv, p.kv_heads, head, first, p.tokens, thread, dv);
+      put(p, p.dk, p.kv_heads, head, first, thread, dk);
+      put(p, p.dv, p.kv_heads, head, first, thread, dv);
     } else {
-      put_part(p.dk_parts, p, part, head, first, thread, dk);
-      put_part(p.dv_parts, p, part, head, first, thread, dv);
+      put_part(p, p.dk_parts, part, head, first, thread, dk);
+      put_part(p, p.dv_parts, part, head, first, thread, dv);
     }
   }
 
  private:
   /// As put(), of sums over a part of a key head's query heads, see AttentionParams.
   template <typename Sums>
-  RONDO_KERNEL static void put_part(float* to, const AttentionParams& p, std::int64_t part, std::int64_t head,
+  RONDO_KERNEL static void put_part(const AttentionParams& p, float* to, std::int64_t part, std::int64_t head,
                                     std::int32_t first, int thread, Sums& sums) {
+    for_pairs(p, first, thread, sums, [&](std::int64_t token, int channel, int, float left, float right) {
+      float* const at = to + ((part * p.tokens + token) * p.kv_heads + head) * Own::width(p) + channel;
+      at[0] = left;
+      at[1] = right;
+    });
+  }
+
+  /// Calls fn(token, channel, 0 or 1: the row g or g + 8, left, right) for each pair of a thread's sums whose token and
+  /// channel there are.
+  template <typename Sums, typename Function>
+  RONDO_KERNEL static void for_pairs(const AttentionParams& p, std::int32_t first, int thread, Sums& sums,
+                                     Function fn) {
     RONDO_UNROLL
-    for (int slice = 0; slice < kSlices; ++slice) {
+    for (int slice = 0; slice < Own::kSlices; ++slice) {
+      const int channel = 8 * (Own::slice_of(thread) + slice);
+      if (channel >= Own::width(p)) continue;
       RONDO_UNROLL
       for (int i = 0; i < 2; ++i) {
-        const std::int64_t token = first + thread / kWarp * 16 + thread % kWarp / 4 + 8 * i;
+        const std::int64_t token = first + Own::row_of(thread) + thread % kWarp / 4 + 8 * i;
         if (token >= p.tokens) continue;
-        float* at = to + ((part * p.tokens + token) * p.kv_heads + head) * kHead + 8 * slice + 2 * (thread % 4);
-        at[0] = sums[slice].x[2 * i];
-        at[1] = sums[slice].x[2 * i + 1];
+        fn(token, channel + 2 * (thread % 4), i, sums[slice].x[2 * i], sums[slice].x[2 * i + 1]);
       }
+    }
+  }
+};
+
+/// A warp adds up all channels. Rows are 8 numbers longer than the head: lanes meet different banks.
+template <typename T, int kHead>
+struct MatrixTiles : HeadTiles<T, MatrixTiles<T, kHead>> {
+  static constexpr int kStride = kHead + 8;
+  static constexpr int kSteps = kHead / 16;  // of a product along the head
+  static constexpr int kSlices = kHead / 8;  // of a product's result across the head
+
+  RONDO_KERNEL static constexpr std::int64_t width(const AttentionParams&) { return kHead; }
+  RONDO_KERNEL static int row_of(int thread) { return thread / kWarp * 16; }
+  RONDO_KERNEL static constexpr int slice_of(int) { return 0; }
+  RONDO_KERNEL static const std::uint16_t* at(const std::uint16_t* tile, int row, int piece) {
+    return tile + row * kStride + 8 * piece;
+  }
+
+  /// `count` rows from token `first` on; zero from `end` on. There once Block::wait_copies() has been passed.
+  RONDO_KERNEL static void fetch(const AttentionParams&, std::uint16_t* to, const void* from, std::int64_t heads,
+                                 std::int64_t head, std::int32_t first, int count, std::int32_t end, int thread) {
+    constexpr int kPieces = kHead / 8;  // of 16 bytes, of a row
+    constexpr int kStep = kMatrixThreads / kPieces;
+    const int column = thread % kPieces * 8;
+    const std::int64_t step = heads * kHead;
+    const auto* at = static_cast<const std::uint16_t*>(from) + first * step + head * kHead + column;
+    RONDO_UNROLL
+    for (int row = thread / kPieces; row < count; row += kStep) {
+      copy_16(to + row * kStride + column, at + row * step, first + row < end);
     }
   }
 };

@@ -51,14 +51,13 @@ struct WideAttention {
     typename Block::template Own<typename Softmax::Rows> rows;
     block.each([&](int thread) {
       Softmax::begin(rows[thread], sums[thread]);
-      Tiles::fetch(queries, p.q, p.heads, head, p.head_dim, query, Tiles::kRows, end, thread);
+      Tiles::fetch(p, queries, p.q, p.heads, head, query, Tiles::kRows, end, thread);
       if (thread >= Tiles::kRows) return;
       const std::int32_t token = query + thread;
       first[thread] = token < real ? first_key(sequence_at(p.bounds, token), token, p.window) : kNoKey;
     });
     const auto fetch = [&](std::uint16_t* to, const void* from, std::int32_t key) {
-      block.local(
-          [&](int thread) { Tiles::fetch(to, from, p.kv_heads, kv_head, p.head_dim, key, kWideKeys, end, thread); });
+      block.local([&](int thread) { Tiles::fetch(p, to, from, p.kv_heads, kv_head, key, kWideKeys, end, thread); });
     };
     // First keys never fall from one query to the next: those of the first query come first of all. Where there is room
     // values are on their way while scores are computed, the next keys while values are added up.
@@ -83,8 +82,7 @@ struct WideAttention {
       if (kInTurns) block.wait_copies();
       RONDO_UNROLL
       for (int n = 0; n < kColumns8; n += 2) {
-        block.local(
-            [&](int thread) { weights[thread] = Tiles::Narrow::narrowed(scores[thread][n], scores[thread][n + 1]); });
+        block.local([&](int thread) { weights[thread] = Tiles::narrowed(scores[thread][n], scores[thread][n + 1]); });
         Tiles::add_product(block, sums, weights, values, 8 * n);
       }
       key = next;
@@ -149,12 +147,7 @@ struct WideAttention {
 
   RONDO_KERNEL static void put(const AttentionParams& p, std::int32_t query, std::int32_t head, int thread, Sums& sums,
                                typename Softmax::Rows& rows) {
-    const float factors[2] = {Softmax::inverse(rows, 0), Softmax::inverse(rows, 1)};
-    Tiles::for_pairs(query, p.tokens, p.head_dim, thread, sums,
-                     [&](std::int64_t token, int channel, int i, float left, float right) {
-                       store_pair(static_cast<std::uint16_t*>(p.o) + (token * p.heads + head) * p.head_dim + channel,
-                                  narrowed_pair<T>(left * factors[i], right * factors[i]));
-                     });
+    Tiles::put(p, p.o, p.heads, head, query, thread, sums, [&](int i) { return Softmax::inverse(rows, i); });
     if (Tiles::part_of(thread) != 0 || thread % 4 != 0) return;
     RONDO_UNROLL
     for (int i = 0; i < 2; ++i) {

@@ -21,7 +21,6 @@ static_assert(wide_backward_shared(128) <= kMostWideShared && wide_backward_shar
 template <typename T, int kHead, bool kKeys>
 struct WideBackward {
   using Tiles = WideTiles<T, kHead>;
-  using Sums = typename Tiles::Sums;
   static constexpr int kColumns8 = kWideColumns / 8;
   static constexpr int kOwn8 = Tiles::kParts == 1 ? kColumns8 : 1;  // of them a warp's own
   using Pairs = Array<FragmentC, static_cast<std::size_t>(kOwn8)>;
@@ -46,24 +45,6 @@ struct WideBackward {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const AttentionParams& p) {
     GradientPass<WideBackward, kKeys, Tiles::kRows, kWideColumns>::run(block, p);
-  }
-
-  // As GradientPass wants them.
-  static constexpr int kSlices = Tiles::kSlices;
-  using SecondSums = Array<FragmentC, static_cast<std::size_t>(kKeys ? kSlices : 1)>;
-
-  RONDO_KERNEL static void fetch(const AttentionParams& p, std::uint16_t* to, const void* from, std::int64_t heads,
-                                 std::int64_t head, std::int32_t first, int count, std::int32_t end, int thread) {
-    Tiles::fetch(to, from, heads, head, p.head_dim, first, count, end, thread);
-  }
-  RONDO_KERNEL static void put(const AttentionParams& p, std::int32_t head, std::int32_t part, std::int32_t row,
-                               int thread, Sums& sums, [[maybe_unused]] SecondSums& second_sums) {
-    if constexpr (kKeys) {
-      put_of_keys(p, p.dk, p.dk_parts, head, part, row, thread, sums);
-      put_of_keys(p, p.dv, p.dv_parts, head, part, row, thread, second_sums);
-    } else {
-      put_rows(p, p.dq, p.heads, head, row, thread, sums);
-    }
   }
 
   /// Weights and gradients of the scores of the rows and columns at hand, and what they add.
@@ -138,35 +119,12 @@ struct WideBackward {
   /// All columns of a warp's rows.
   RONDO_KERNEL static FragmentA taken(std::uint16_t* handed, int thread, Pairs& own) {
     if constexpr (Tiles::kParts == 1) {
-      return Tiles::Narrow::narrowed(own[0], own[1]);
+      return Tiles::narrowed(own[0], own[1]);
     } else {
       auto x = load_matrices<false>(
           thread, [&](int j, int r) { return handed_at(handed, Tiles::row_of(thread) + 8 * (j % 2) + r, j / 2); });
       return {{x[0], x[1], x[2], x[3]}};
     }
-  }
-
-  RONDO_KERNEL static void put_rows(const AttentionParams& p, void* to, std::int64_t heads, std::int64_t head,
-                                    std::int32_t first, int thread, Sums& sums) {
-    Tiles::for_pairs(first, p.tokens, p.head_dim, thread, sums,
-                     [&](std::int64_t token, int channel, int, float left, float right) {
-                       store_pair(static_cast<std::uint16_t*>(to) + (token * heads + head) * p.head_dim + channel,
-                                  narrowed_pair<T>(left, right));
-                     });
-  }
-  /// Of a key head and a part of its query heads: to their places, or to the parts' where there are more.
-  RONDO_KERNEL static void put_of_keys(const AttentionParams& p, void* to, float* parts, std::int64_t head,
-                                       std::int64_t part, std::int32_t first, int thread, Sums& sums) {
-    if (p.splits == 1) {
-      put_rows(p, to, p.kv_heads, head, first, thread, sums);
-      return;
-    }
-    Tiles::for_pairs(first, p.tokens, p.head_dim, thread, sums,
-                     [&](std::int64_t token, int channel, int, float left, float right) {
-                       float* const at = parts + ((part * p.tokens + token) * p.kv_heads + head) * p.head_dim + channel;
-                       at[0] = left;
-                       at[1] = right;
-                     });
   }
 };
 

@@ -25,10 +25,9 @@ constexpr int wide_threads(int head) { return wide_rows(head) / 16 * wide_parts(
 /// The kernel's heads for heads of `head_dim` channels.
 constexpr int wide_head(std::int64_t head_dim) { return head_dim <= 128 ? 128 : head_dim <= 256 ? 256 : 512; }
 
-/// Tiles of rows of a head in shared memory.
+/// Pieces of 16 bytes are exchanged by the row.
 template <typename T, int kHead>
-struct WideTiles {
-  static constexpr bool kBfloat = T::kIsBfloat;
+struct WideTiles : HeadTiles<T, WideTiles<T, kHead>> {
   static constexpr int kRows = wide_rows(kHead);
   static constexpr int kParts = wide_parts(kHead);
   static constexpr int kThreads = wide_threads(kHead);
@@ -37,47 +36,33 @@ struct WideTiles {
   static constexpr int kPieces = kHead / 8;      // of 16 bytes, of a row
   static_assert(kThreads <= kMostThreads && kThreads % kPieces == 0);
 
-  using Narrow = MatrixTiles<T, kWidePart>;
-  using Neighbours = Array<FragmentB, 2>;  // see MatrixTiles
+  using Base = HeadTiles<T, WideTiles<T, kHead>>;
   using Sums = Array<FragmentC, static_cast<std::size_t>(kSlices)>;
 
-  /// A thread's warp is of part part_of() of those that share the rows from row_of() on.
+  RONDO_KERNEL static std::int64_t width(const AttentionParams& p) { return p.head_dim; }
+  /// Of the warps that share rows.
   RONDO_KERNEL static int part_of(int thread) { return thread / kWarp % kParts; }
   RONDO_KERNEL static int row_of(int thread) { return thread / (kWarp * kParts) * 16; }
-
+  RONDO_KERNEL static int slice_of(int thread) { return part_of(thread) * kSlices; }
   RONDO_KERNEL static const std::uint16_t* at(const std::uint16_t* tile, int row, int piece) {
     return tile + row * kHead + (piece ^ (row % 8)) * 8;
   }
 
-  /// `count` rows from token `first` on, of heads of `width` channels; zero from `end` on. There once
+  /// `count` rows from token `first` on, zeros behind a head's own channels; zero from `end` on. There once
   /// Block::wait_copies() has been passed.
-  RONDO_KERNEL static void fetch(std::uint16_t* to, const void* from, std::int64_t heads, std::int64_t head,
-                                 std::int64_t width, std::int32_t first, int count, std::int32_t end, int thread) {
+  RONDO_KERNEL static void fetch(const AttentionParams& p, std::uint16_t* to, const void* from, std::int64_t heads,
+                                 std::int64_t head, std::int32_t first, int count, std::int32_t end, int thread) {
     constexpr int kStep = kThreads / kPieces;
     const int piece = thread % kPieces;
-    const bool is_there = 8 * piece < width;
-    const std::int64_t step = heads * width;
+    const std::int64_t own = width(p);
+    const bool is_there = 8 * piece < own;
+    const std::int64_t step = heads * own;
     const auto* source =
-        static_cast<const std::uint16_t*>(from) + first * step + head * width + (is_there ? 8 * piece : 0);
+        static_cast<const std::uint16_t*>(from) + first * step + head * own + (is_there ? 8 * piece : 0);
     RONDO_UNROLL
     for (int row = thread / kPieces; row < count; row += kStep) {
       copy_16(to + row * kHead + (piece ^ (row % 8)) * 8, source + row * step, is_there && first + row < end);
     }
-  }
-
-  /// As those of MatrixTiles. REQUIRES: `row` is a multiple of eight.
-  RONDO_KERNEL static FragmentA rows(const std::uint16_t* tile, int row, int step, int thread) {
-    auto x =
-        load_matrices<false>(thread, [&](int j, int r) { return at(tile, row + 8 * (j % 2) + r, 2 * step + j / 2); });
-    return {{x[0], x[1], x[2], x[3]}};
-  }
-  RONDO_KERNEL static Neighbours columns(const std::uint16_t* tile, int row, int step, int thread) {
-    auto x = load_matrices<false>(thread, [&](int j, int r) { return at(tile, row + r, 2 * step + j); });
-    return {{{{x[0], x[1]}}, {{x[2], x[3]}}}};
-  }
-  RONDO_KERNEL static Neighbours across(const std::uint16_t* tile, int row, int slice, int thread) {
-    auto x = load_matrices<true>(thread, [&](int j, int r) { return at(tile, row + 8 * (j % 2) + r, slice + j / 2); });
-    return {{{{x[0], x[1]}}, {{x[2], x[3]}}}};
   }
 
   /// scores [16, 8 kColumns8] = a warp's 16 rows of `rows` times the rows of `columns` from first_column(thread) on,
@@ -86,7 +71,7 @@ struct WideTiles {
   RONDO_KERNEL static void find_scores(Block& block, Scores& scores, const std::uint16_t* rows_tile,
                                        const std::uint16_t* columns_tile, First first_column) {
     typename Block::template Own<Array<FragmentA, 2>> a;
-    typename Block::template Own<Array<Neighbours, static_cast<std::size_t>(kColumns8)>> b;
+    typename Block::template Own<Array<typename Base::Neighbours, static_cast<std::size_t>(kColumns8)>> b;
     block.local([&](int thread) {
       RONDO_UNROLL
       for (int n = 0; n < kColumns8; ++n) scores[thread][n] = FragmentC{};
@@ -95,54 +80,22 @@ struct WideTiles {
     for (int step = 0; step < kSteps; step += 2) {
       block.local([&](int thread) {
         RONDO_UNROLL
-        for (int next = 0; next < 2; ++next) a[thread][next] = rows(rows_tile, row_of(thread), step + next, thread);
+        for (int next = 0; next < 2; ++next) {
+          a[thread][next] = Base::rows(rows_tile, row_of(thread), step + next, thread);
+        }
         RONDO_UNROLL
         for (int n = 0; n < kColumns8; ++n) {
-          b[thread][n] = columns(columns_tile, first_column(thread) + 8 * n, step, thread);
+          b[thread][n] = Base::columns(columns_tile, first_column(thread) + 8 * n, step, thread);
         }
       });
       RONDO_UNROLL
       for (int next = 0; next < 2; ++next) {
         RONDO_UNROLL
         for (int n = 0; n < kColumns8; ++n) {
-          block.template multiply<kBfloat>([&](int thread) -> FragmentC& { return scores[thread][n]; },
-                                           [&](int thread) -> FragmentA& { return a[thread][next]; },
-                                           [&](int thread) -> FragmentB& { return b[thread][n][next]; });
+          block.template multiply<Base::kBfloat>([&](int thread) -> FragmentC& { return scores[thread][n]; },
+                                                 [&](int thread) -> FragmentA& { return a[thread][next]; },
+                                                 [&](int thread) -> FragmentB& { return b[thread][n][next]; });
         }
-      }
-    }
-  }
-
-  /// A warp's sums [16, kWidePart] += A times 16 rows of a tile from `row` on, the channels of its part.
-  template <typename Block, typename OwnSums, typename OwnA>
-  RONDO_KERNEL static void add_product(Block& block, OwnSums& sums, OwnA& a, const std::uint16_t* tile, int row) {
-    RONDO_UNROLL
-    for (int slice = 0; slice < kSlices; slice += 2) {
-      typename Block::template Own<Neighbours> b;
-      block.local([&](int thread) { b[thread] = across(tile, row, part_of(thread) * kSlices + slice, thread); });
-      RONDO_UNROLL
-      for (int next = 0; next < 2; ++next) {
-        block.template multiply<kBfloat>([&](int thread) -> FragmentC& { return sums[thread][slice + next]; },
-                                         [&](int thread) -> FragmentA& { return a[thread]; },
-                                         [&](int thread) -> FragmentB& { return b[thread][next]; });
-      }
-    }
-  }
-
-  /// Calls put(token, channel, left, right) for each pair of a thread's sums that is of a token and a channel there
-  /// are: of rows from token `first` on, and heads of `width` channels.
-  template <typename Put>
-  RONDO_KERNEL static void for_pairs(std::int32_t first, std::int32_t tokens, std::int64_t width, int thread,
-                                     Sums& sums, Put put) {
-    RONDO_UNROLL
-    for (int slice = 0; slice < kSlices; ++slice) {
-      const int channel = part_of(thread) * kWidePart + 8 * slice;
-      if (channel >= width) continue;
-      RONDO_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        const std::int64_t token = first + row_of(thread) + thread % kWarp / 4 + 8 * i;
-        if (token >= tokens) continue;
-        put(token, channel + 2 * (thread % 4), i, sums[slice].x[2 * i], sums[slice].x[2 * i + 1]);
       }
     }
   }
