@@ -86,7 +86,6 @@ void as_gemma4(model::ModelConfig& config) {
   config.global_heads = model::HeadShape{1, 8, true};
   config.experts = {5, 2, 24, true, {}};
   config.experts->beside_mlp = true;
-  config.experts->linear_router = true;
   config.experts->adapts_shared = true;
 }
 

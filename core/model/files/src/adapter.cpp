@@ -323,7 +323,7 @@ class ExpertWords {
     const ExpertNames names = expert_names(model);
     const std::string router = names.router;
     words_ = {router.substr(router.rfind('.') + 1), names.gate, names.up, names.down};
-    linear_router_ = model.experts->linear_router;
+    linear_router_ = model.experts->has_linear_router();
   }
   const std::vector<std::string>& all() const { return words_; }
   void take_all() { taken_.insert(words_.begin(), words_.end()); }

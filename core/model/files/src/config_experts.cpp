@@ -107,7 +107,7 @@ std::uint32_t shared_count(Fields& fields, const ExpertTraits& traits) {
 std::uint32_t choices_of(Fields& fields, const std::string& key, const ExpertTraits& traits, std::uint32_t layers) {
   const std::optional<std::uint32_t> absent = traits.choices == 0 ? std::nullopt : std::optional(traits.choices);
   const Json& list = fields.at(key);
-  if (!traits.linear_router || !list.is_array()) return fields.integer(key, 1, kMaxChoices, absent);
+  if (!traits.lists_choices || !list.is_array()) return fields.integer(key, 1, kMaxChoices, absent);
   const bool same = list.size() == layers && std::ranges::all_of(list, [&](const Json& one) {
                       return one.is_number_unsigned() && one == list[0] && one <= kMaxChoices && one >= 1;
                     });
@@ -211,7 +211,7 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     return;
   }
   experts.beside_mlp = beside_mlp;
-  experts.linear_router = beside_mlp || own.linear_router;
+  experts.linear_router = own.linear_router;
   const std::uint32_t least = own.mixtures == Mixtures::kStepped ? 0 : 1;
   const std::string choices_key = either(fields, own.choices_key, "num_experts_per_tok");
   experts.count = fields.integer(count_key(fields, own), least, kMaxExperts, or_none(own.count));

@@ -194,11 +194,9 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     out["moe_intermediate_size"] = experts.width;
   if (const std::string_view key = traits.experts->shared_mlp_key; !key.empty()) {
     out[std::string(key)] = config.experts ? experts.shared_width : config.intermediate_size;
-  } else if (traits.experts->shares_mlp) {
-    // As wide as an expert.
   } else if (!traits.experts->shared_count_key.empty()) {
     out[std::string(traits.experts->shared_count_key)] = experts.width == 0 ? 0 : experts.shared_width / experts.width;
-  } else if (experts.shared_width != 0) {
+  } else if (experts.shared_width != 0 && !traits.experts->shares_mlp) {
     out["shared_expert_intermediate_size"] = experts.shared_width;
   }
   const std::string factor_key(traits.experts->factor_key);

@@ -23,7 +23,7 @@ void add_tensors(const ModelConfig& config, std::uint32_t layer, std::vector<Exp
   const std::string mixture = fmt::format("{}layers.{}.{}", name_prefix(config), layer, names.module);
   const std::string router = mixture + names.router;
   // Where it is a linear layer an adapter has it as such.
-  if (!config.experts->linear_router) out.push_back({Kind::kRouter, router + ".weight", router, layer});
+  if (!config.experts->has_linear_router()) out.push_back({Kind::kRouter, router + ".weight", router, layer});
   out.push_back({Kind::kInner, mixture + "experts.gate_up_proj", mixture + "experts", layer});
   out.push_back({Kind::kDown, mixture + "experts.down_proj", mixture + "experts", layer});
 }

@@ -81,6 +81,7 @@ struct ExpertTraits {
   std::string_view switch_key = {};
   const char* router = nullptr;  // its name within the mixture, where it is another than `gate`
   bool linear_router = false;    // ExpertsConfig::linear_router
+  bool lists_choices = false;    // choices_key may have a list, with the same number for each block
   bool shares_mlp =
       false;  // the one that all tokens share is as wide as intermediate_size, `shared_mlp`, without a gate
   /// Of the MLP beside them, which has no gate either, and its width when that is absent (0: there is none).

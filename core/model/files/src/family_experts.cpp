@@ -195,6 +195,7 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
                              .normalises_always = true,
                              .router = "gate.wg",
                              .linear_router = true,
+                             .lists_choices = true,
                              .shares_mlp = true}},
     {.family = Family::kMellum,
      .model_type = "mellum",

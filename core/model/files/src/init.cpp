@@ -43,7 +43,7 @@ void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelCo
   experts.choice_bias = !own.choice_bias.empty();
   experts.width = config.intermediate_size;
   experts.beside_mlp = !own.switch_key.empty();
-  experts.linear_router = own.linear_router || experts.beside_mlp;
+  experts.linear_router = own.linear_router;
   if (own.width != 0 || experts.beside_mlp) {
     experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
   }

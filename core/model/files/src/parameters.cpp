@@ -119,7 +119,7 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
   if (config.experts->beside_mlp) {
     out.push_back({prefix + BesideNames::kRouterScale, {hidden}, ParameterKind::kFactor, layer});
     out.push_back({prefix + BesideNames::kExpertScale, {config.experts->count}, ParameterKind::kFactor, layer});
-  } else if (!config.experts->linear_router) {
+  } else if (!config.experts->has_linear_router()) {
     matrix(names.router, config.experts->count, hidden);
   }
   for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
@@ -390,7 +390,7 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   if (mixture && config.experts->gates_shared) {
     linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});
   }
-  if (has_experts(config, layer) && config.experts->linear_router) {
+  if (has_experts(config, layer) && config.experts->has_linear_router()) {
     const ExpertNames experts = expert_names(config);
     const std::string router = layer_prefix(config, layer) + experts.module + experts.router;
     linears.push_back({router, router.substr(router.rfind('.') + 1), hidden, config.experts->count, layer, false});
@@ -430,7 +430,6 @@ const std::vector<std::string>& linear_module_names() {
     ModelConfig beside = dense;
     beside.family = Family::kGemma4;
     beside.experts.emplace().beside_mlp = true;
-    beside.experts->linear_router = true;
     ModelConfig routed = dense;
     routed.family = Family::kHunYuanMoe;
     routed.experts.emplace().linear_router = true;

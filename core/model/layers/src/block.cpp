@@ -153,8 +153,8 @@ TensorId record_experts(Recorder& recorder, WeightSource& weights, LinearRecorde
                         TensorId normed, TensorId x, const ModelConfig& config) {
   const ExpertParts& own = *parts.experts;
   const devices::Shape scores = {recorder.tokens(), config.experts->count};
-  const TensorId logits = config.experts->linear_router ? linears.record(parts.linears.back(), normed, {}, scores)
-                                                        : record_router(recorder, weights, own, normed, config);
+  const TensorId logits = config.experts->has_linear_router() ? linears.record(parts.linears.back(), normed, {}, scores)
+                                                              : record_router(recorder, weights, own, normed, config);
   const Recorder::Routed routed = record_route(recorder, weights, own, logits, config);
   const TensorId down = record_routed(recorder, weights, own, normed, routed, config);
   return record_sum(recorder, weights, parts, x, config, [&](Residual residual) {

@@ -78,7 +78,7 @@ void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config)
     beside.mlp_output = norm(block + BesideNames::kMlpOutput, hidden);
     beside.experts_input = norm(block + BesideNames::kExpertsInput, hidden);
     beside.experts_output = norm(block + BesideNames::kExpertsOutput, hidden);
-  } else if (!config.experts->linear_router) {
+  } else if (!config.experts->has_linear_router()) {
     parts.router = add(router + ".weight", {count, hidden}, WeightKind::kMatrix);
   }
   for (std::int64_t expert = 0; expert < count; ++expert) {

@@ -143,8 +143,10 @@ struct ExpertsConfig {
   /// Gemma 4: beside an MLP of intermediate_size, each normed by itself before and behind. The router has a norm of its
   /// own of the residual stream, and what a token gets from an expert is times a number of that expert.
   bool beside_mlp = false;
-  /// To transformers, and with it to adapters, the router is a linear layer: Gemma 4, Hunyuan.
+  /// Hunyuan: the router is a linear layer to transformers too, and with it to adapters.
   bool linear_router = false;
+  /// So it is beside an MLP.
+  bool has_linear_router() const { return linear_router || beside_mlp; }
 };
 
 /// Attention by the gated delta rule (devices::OpKind::kDeltaRule), whose state has one size however long a sequence
