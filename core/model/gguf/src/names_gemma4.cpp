@@ -36,7 +36,7 @@ std::vector<std::pair<std::string, std::string_view>> own_parameters_of_gemma4(c
 }
 
 Complaint complaint_of_gemma4(const model::ModelConfig& config) {
-  if (!config.global_heads || config.window_rope->kind == RopeKind::kDefault) return std::nullopt;
+  if (config.window_rope->kind == RopeKind::kDefault) return std::nullopt;
   return {{"rope_parameters", "layers that slide have other rotary settings than in GGUF's readers"}};
 }
 

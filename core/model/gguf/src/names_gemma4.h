@@ -32,12 +32,13 @@ bool for_names_beside_mlp(const std::function<bool(std::string_view, std::string
 /// What is no module's weight or bias: pairs of theirs, within a block, and ours.
 std::vector<std::pair<std::string, std::string_view>> own_parameters_of_gemma4(const model::ModelConfig& config);
 
+/// REQUIRES: config.global_heads, as below.
 Complaint complaint_of_gemma4(const model::ModelConfig& config);
 
-/// Of heads and windows, which differ by the kind of layer. REQUIRES: config.global_heads.
+/// Of heads and windows, which differ by the kind of layer.
 void add_gemma4_keys(const std::string& prefix, const model::ModelConfig& config, Keys& keys);
 
-/// What each frequency of a layer that sees all is divided by. REQUIRES: config.global_heads.
+/// What each frequency of a layer that sees all is divided by.
 std::vector<float> divisors_of_gemma4(const model::ModelConfig& config);
 
 }  // namespace rondo::gguf
