@@ -63,7 +63,7 @@ struct Key {
   Range range = {};  // numbers
   /// Strings: the values that there are; empty: any. "" among them means that the key may be left empty.
   std::vector<std::string> choices = {};
-  /// Other spellings of values, as other tools write them; what they mean is none of them.
+  /// Other spellings of values, as other tools write them.
   std::vector<std::pair<std::string, std::string>> spellings = {};
   /// Known values that this build refuses; "*": any but the default.
   std::vector<std::string> unavailable = {};

@@ -100,6 +100,12 @@ bool may_be_empty(const Key& key, const std::string& fallback) {
   return fallback.empty() || std::count(key.choices.begin(), key.choices.end(), "") > 0;
 }
 
+/// What another tool's spelling means, or else the text itself.
+std::string meaning_of(const Key& key, std::string_view text) {
+  const auto found = std::ranges::find_if(key.spellings, [&](const auto& spelling) { return spelling.first == text; });
+  return found == key.spellings.end() ? std::string(text) : found->second;
+}
+
 absl::Status set_text(const Key& key, std::string_view text, const std::string& origin, std::string Config::*member,
                       Config& config) {
   std::string value(text);
@@ -110,12 +116,7 @@ absl::Status set_text(const Key& key, std::string_view text, const std::string& 
     return invalid_input("{}: expected names with a comma between them, found an empty one in {}", origin,
                          in_quotes(text));
   }
-  for (const auto& [spelled, meant] : key.spellings) {
-    if (value == spelled) {
-      value = meant;
-      break;
-    }
-  }
+  value = meaning_of(key, value);
   if (is_refused(key, value)) return not_available(key, origin, text);
   if (!key.choices.empty() && !is_chosen(key, value)) {
     return unexpected(key, origin, text);
@@ -137,13 +138,11 @@ absl::Status set_boolean(const Key& key, std::string_view text, const std::strin
 template <typename Number>
 absl::Status set_number(const Key& key, std::string_view text, const std::string& origin, Number Config::*member,
                         Config& config) {
-  for (const auto& [spelled, meant] : key.spellings) {
-    if (text == spelled) return set_number(key, meant, origin, member, config);
-  }
   Number value = 0;
-  const char* end = text.data() + text.size();
-  const std::from_chars_result read = std::from_chars(text.data(), end, value);
-  if (read.ec != std::errc() || read.ptr != end || text.empty()) return unexpected(key, origin, text);
+  const std::string meant = meaning_of(key, text);
+  const char* end = meant.data() + meant.size();
+  const std::from_chars_result read = std::from_chars(meant.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end || meant.empty()) return unexpected(key, origin, text);
   if constexpr (std::is_floating_point_v<Number>) {
     if (!std::isfinite(value)) return unexpected(key, origin, text);
     if (value == 0) value = 0;  // -0 is 0
