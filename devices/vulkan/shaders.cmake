@@ -3,7 +3,7 @@ set(RONDO_VULKAN_SHADERS
     adamw add_rows attention attention_delta attention_key_gradient attention_key_panels attention_key_units attention_panels
     attention_query_gradient attention_query_panels attention_query_units attention_sink attention_units cache_store column_scale column_sums
     column_total convolution convolution_backward decay delta_gate_gradient delta_key_gradient delta_rule delta_rule_eights delta_value_gradient delta_value_gradient_eights elementwise embedding embedding_chain embedding_rank embedding_rows expand expert_combine expert_combine_backward expert_dispatch grouped_bias grouped_bias_gradient hadamard_encode hadamard_expand head_part join_heads largest loss_sum magnitude matmul matmul_cooperative matmul_grouped matmul_narrow matmul_panels panel panel_rows panel_stats
-    rms_norm rms_norm_backward rms_norm_backward_eights rms_norm_eights rope route route_backward route_rows
+    rms_norm rms_norm_backward rms_norm_backward_eights rms_norm_eights rope route route_backward route_backward_eights route_eights route_rows route_rows_eights
     select_last share_scale share_scale_gradient sum_of_squares sum_of_squares_doubles targets vocabulary)
 file(GLOB shader_headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/shaders/*.glsl)
 set(shader_folder ${CMAKE_CURRENT_BINARY_DIR}/shaders)

@@ -8,6 +8,16 @@ float sum_over_group(float value) {
   }
   return value;
 }
+#define RONDO_OVER_GROUP(name, type, of_two)                                            \
+  type name(type value) {                                                               \
+    [[unroll]] for (uint half_of = kThreads / 2; half_of > 0; half_of /= 2) {           \
+      value = of_two(value, subgroupShuffle(value, gl_SubgroupInvocationID ^ half_of)); \
+    }                                                                                   \
+    return value;                                                                       \
+  }
+RONDO_OVER_GROUP(maximum_over_group, float, max)
+RONDO_OVER_GROUP(maximum_over_group, uint, max)
+RONDO_OVER_GROUP(minimum_over_group, int, min)
 #else
 #ifdef RONDO_LANES
 #define RONDO_LANE(i) ((i) % RONDO_LANES)

@@ -1,31 +1,20 @@
-// Which experts a token goes to: those of its largest logits, or scores with a bias, and their shares. An expert's rank
-// is the number of those that come before it, so that there is one for each rank whatever the logits are. Rows of
-// padding; all others are route_rows.comp's.
-//
-// slots: logits, bounds, shares, experts, rows, bias. sizes: tokens, experts, choices. factors: of shares, what
-// is added to the sum of those that are chosen.
+// route_shares.glsl with ranks that each invocation counts by itself, among keys that all of a token have laid down.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "route.glsl"
-#include "sequences.glsl"
 
-shared uint keys[kMostExperts];  // of the tokens of the workgroup one behind another, or of one token
+const uint kThreads = 64;
+#include "route_shares.glsl"
 
-/// Whole numbers in the order of the floats; both zeros are one.
-uint key_of(float x) {
-  const uint bits = floatBitsToUint(x);
-  if (bits << 1 == 0) return 0x80000000u;
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-float float_of(uint key) { return uintBitsToFloat((key & 0x80000000u) != 0 ? key & 0x7FFFFFFFu : ~key); }
+const uint kMostExperts = 512;
+shared uint all_keys[kMostExperts];  // of the tokens of the workgroup one behind another, or of one token
 
 /// The two largest numbers of a group together.
 float sum_of_two(uint first, uint size) {
   uint most = 0;
   uint second = 0;
   for (uint i = 0; i < size; ++i) {
-    const uint key = keys[first + i];
+    const uint key = all_keys[first + i];
     second = max(second, min(most, key));
     most = max(most, key);
   }
@@ -33,9 +22,8 @@ float sum_of_two(uint first, uint size) {
 }
 
 /// Gives those of groups that are not chosen the least key.
-void mask_groups(uint first) {
+void mask_groups(uint first, inout uint keys[kEach]) {
   const uint size = push.sizes[1] / kGroups;
-  bool masked[kEach];
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
     const uint group = min(expert_here(i) / size, kGroups - 1);
     const float own = sum_of_two(first + group * size, size);
@@ -44,95 +32,28 @@ void mask_groups(uint first) {
       const float theirs = sum_of_two(first + other * size, size);
       if (theirs > own || (theirs == own && other < group)) ++before;
     }
-    masked[i] = before >= kChosenGroups;
+    if (before >= kChosenGroups) keys[i] = 0;
   }
   barrier();
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    if (expert_here(i) < push.sizes[1] && masked[i]) keys[first + expert_here(i)] = 0;
+    if (expert_here(i) < push.sizes[1]) all_keys[first + expert_here(i)] = keys[i];
   }
   barrier();
 }
 
-/// Scores of its own experts but for a divisor, which it returns.
-float find_scores(const float logits[kEach], out float scores[kEach]) {
-  float largest = uintBitsToFloat(0xFF800000u);
-  [[unroll]] for (uint i = 0; i < kEach; ++i) largest = max(largest, logits[i]);
-  if (!kSigmoid) largest = maximum_over_group(largest);
-  float part = 0.0;
-  [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    scores[i] = kSigmoid ? logistic(logits[i]).x : exact_exp(logits[i] - largest);
-    if (expert_here(i) < push.sizes[1]) part += scores[i];
-  }
-  return kSigmoid ? 1.0 : sum_over_group(part);
-}
-
-/// Its own experts' ranks.
-void find_ranks(uint first, out uint ranks[kEach]) {
-  uint own[kEach];
-  [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    ranks[i] = 0;
-    own[i] = keys[min(first + expert_here(i), kMostExperts - 1)];
-  }
-  for (uint other = 0; other < push.sizes[1]; ++other) {
-    const uint key = keys[first + other];
-    [[unroll]] for (uint i = 0; i < kEach; ++i) {
-      const uint expert = expert_here(i);
-      if (key > own[i] || (key == own[i] && other < expert)) ++ranks[i];
-    }
-  }
-}
-
-/// `first_choice`: of the token.
-void write_padding(uint first_choice) {
-  for (uint j = invocation() % kLanes; j < push.sizes[2]; j += kLanes) {
-    Floats(address(2)).v[first_choice + j] = 0.0;
-    Ints(address(3)).v[first_choice + j] = 0;
-    Ints(address(4)).v[first_choice + j] = int(first_choice + j);
-  }
-}
-
-void main() {
-  const uint token = min(token_here(), push.sizes[0] - 1);
-  const bool there = token_here() < push.sizes[0];
-  const uint experts = push.sizes[1];
+void find_ranks(uint keys[kEach], out uint ranks[kEach]) {
   const uint first = invocation() / kLanes * kLanes;
-  const uint64_t logits = address(0);
-  float own[kEach];
-  [[unroll]] for (uint i = 0; i < kEach; ++i) {  // past the last the last once more
-    own[i] = load(logits, kType, token * experts + min(expert_here(i), experts - 1));
-  }
-  float scores[kEach];
-  const float whole = find_scores(own, scores);
-  const float inverse_of_all = kSigmoid ? 1.0 : exact_reciprocal(whole);
+  const uint experts = push.sizes[1];
   [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    const uint expert = expert_here(i);
-    if (expert >= experts) continue;
-    precise float compared = own[i];
-    if (kHasBias || kGroups > 1) compared = scores[i] * inverse_of_all;
-    if (kHasBias) compared += Floats(address(5)).v[expert];
-    keys[first + expert] = key_of(compared);
+    if (expert_here(i) < experts) all_keys[first + expert_here(i)] = keys[i];
+    ranks[i] = 0;
   }
   barrier();
-  if (kGroups > 1) mask_groups(first);
-  uint ranks[kEach];
-  find_ranks(first, ranks);
-  float inverse = inverse_of_all;
-  if (kNormalised) {
-    float part = 0.0;
+  if (kGroups > 1) mask_groups(first, keys);
+  for (uint other = 0; other < experts; ++other) {
+    const uint key = all_keys[first + other];
     [[unroll]] for (uint i = 0; i < kEach; ++i) {
-      if (expert_here(i) < experts && ranks[i] < push.sizes[2]) part += scores[i];
+      if (key > keys[i] || (key == keys[i] && other < expert_here(i))) ++ranks[i];
     }
-    inverse = exact_reciprocal(sum_over_group(part) + push.factors[1] * whole);
-  }
-  if (!there) return;
-  const uint first_choice = token * push.sizes[2];
-  if (int(token) >= real_tokens(Ints(address(1)))) {
-    write_padding(first_choice);
-    return;
-  }
-  [[unroll]] for (uint i = 0; i < kEach; ++i) {
-    if (expert_here(i) >= experts || ranks[i] >= push.sizes[2]) continue;
-    Floats(address(2)).v[first_choice + ranks[i]] = push.factors[0] * (scores[i] * inverse);
-    Ints(address(3)).v[first_choice + ranks[i]] = int(expert_here(i));
   }
 }

@@ -1,6 +1,5 @@
-// What routing and its gradient share: kLanes invocations, a power of two, take a token, each some of its experts.
-const uint kThreads = 64;
-const uint kMostExperts = 512;
+// What routing and its gradient share: kLanes invocations, a power of two, take a token, each some of its experts. The
+// includer says how many invocations a workgroup has, kThreads.
 layout(local_size_x = kThreads) in;
 layout(constant_id = 0) const uint kType = 0;  // of logits
 layout(constant_id = 1) const uint kLanes = kThreads;

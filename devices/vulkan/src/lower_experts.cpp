@@ -11,23 +11,36 @@ namespace {
 
 constexpr std::int64_t kTokenThreads = 64;   // of the kernels on tokens
 constexpr std::int64_t kStepsOfGroup = 256;  // steps of a workgroup that goes along elements
-constexpr std::int64_t kLeastLanes = 8;      // invocations of a token
+constexpr std::int64_t kEight = 8;           // invocations of a processor that poses as a card
+constexpr std::int64_t kMostEights = 8;      // of experts for a workgroup of route_rows_eights.comp
 
-/// A kernel of route.glsl.
-void add_route(OpLowering& op, Shader shader, std::int64_t choices, std::initializer_list<std::uint32_t> slots) {
+/// `plain`, a kernel of route.glsl, or `eights`, that for processors that pose as cards.
+void add_route(OpLowering& op, Shader plain, Shader eights, std::int64_t choices,
+               std::initializer_list<std::uint32_t> slots) {
   const std::int64_t tokens = rows_of(op.in(0));
   const std::int64_t experts = columns_of(op.in(0));
+  const bool in_eights = op.panel() && experts >= kEight;
   const auto wanted = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(experts)));
-  const std::int64_t lanes = std::clamp(wanted, kLeastLanes, kTokenThreads);
+  const std::int64_t threads = in_eights ? kEight : kTokenThreads;
+  const std::int64_t lanes = std::min(wanted, threads);
   const auto& route = op.attributes<RouteAttributes>();
   Dispatch& dispatch =
-      op.add(shader,
+      op.add(in_eights ? eights : plain,
              {storage_of(op.in(0)), static_cast<std::uint32_t>(lanes), flag_of(route.normalised),
               static_cast<std::uint32_t>(parts_of(experts, lanes)), flag_of(route.sigmoid), flag_of(route.has_bias),
               static_cast<std::uint32_t>(route.groups), static_cast<std::uint32_t>(route.chosen_groups)},
-             slots, {tokens, experts, choices}, parts_of(tokens, kTokenThreads / lanes));
+             slots, {tokens, experts, choices}, parts_of(tokens, threads / lanes));
   dispatch.push.factors[0] = route.factor;
   dispatch.push.factors[1] = route.added;
+}
+
+/// Where the rows of each expert are.
+void add_rows_of_experts(OpLowering& op, std::int64_t experts, std::int64_t choices) {
+  const bool in_eights = op.panel();
+  const std::int64_t eights = in_eights ? std::min(parts_of(experts, kEight), kMostEights) : 1;
+  op.add(in_eights ? Shader::kRouteRowsEights : Shader::kRouteRows, {static_cast<std::uint32_t>(eights)},
+         {op.read(1), op.write(1), op.write(2), op.write(3)}, {experts, choices},
+         in_eights ? parts_of(experts, kEight * eights) : experts);
 }
 
 /// The products of the experts whose matrices, of so many elements of `dtype`, are in these tensors.
@@ -61,12 +74,13 @@ void lower_route(OpLowering& op) {
   const std::int64_t choices = columns_of(op.out(0));
   const std::int64_t experts = columns_of(op.in(0));
   const std::uint32_t bias = op.read(op.reads() - 1);  // or one that is listed
-  add_route(op, Shader::kRoute, choices, {op.read(0), op.read(1), op.write(0), op.write(1), op.write(2), bias});
-  op.add(Shader::kRouteRows, {}, {op.read(1), op.write(1), op.write(2), op.write(3)}, {experts, choices}, experts);
+  add_route(op, Shader::kRoute, Shader::kRouteEights, choices,
+            {op.read(0), op.read(1), op.write(0), op.write(1), op.write(2), bias});
+  add_rows_of_experts(op, experts, choices);
 }
 
 void lower_route_backward(OpLowering& op) {
-  add_route(op, Shader::kRouteBackward, columns_of(op.in(1)),
+  add_route(op, Shader::kRouteBackward, Shader::kRouteBackwardEights, columns_of(op.in(1)),
             {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0)});
 }
 

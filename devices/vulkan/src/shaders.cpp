@@ -52,8 +52,11 @@ namespace {
   X(column_scale)                \
   X(vocabulary)                  \
   X(route)                       \
+  X(route_eights)                \
   X(route_rows)                  \
+  X(route_rows_eights)           \
   X(route_backward)              \
+  X(route_backward_eights)       \
   X(share_scale)                 \
   X(share_scale_gradient)        \
   X(expert_dispatch)             \
