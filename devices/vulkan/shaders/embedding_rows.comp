@@ -1,6 +1,6 @@
 // The rows of the sparse gradient: a factor times the sum of dy over the tokens with an id, in token order. A workgroup
-// a token and 64 kEach columns, which works where the token is the first with its id: nobody goes along the tokens of a
-// frequent id twice.
+// a token and 64 kEach kStep columns, which works where the token is the first with its id: nobody goes along the
+// tokens of a frequent id twice.
 //
 // slots: rank [T], next [T], dy, rows. sizes: tokens, width. factors: that one.
 #version 460
@@ -9,27 +9,31 @@
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
-layout(constant_id = 1) const uint kEach = 1;  // columns of an invocation; divides the width
+layout(constant_id = 1) const uint kEach = 1;  // steps of an invocation; divides those of the width
+layout(constant_id = 2) const uint kStep = 1;  // columns of a step; 2: the width is even
 
 void main() {
   const uint width = push.sizes[1];
-  const uint parts = (width + 64 * kEach - 1) / (64 * kEach);
+  const uint columns = kEach * kStep;
+  const uint parts = (width + 64 * columns - 1) / (64 * columns);
   const uint token = group_place() / parts;
-  const uint c = (group_place() % parts * 64 + invocation()) * kEach;
+  const uint c = (group_place() % parts * 64 + invocation()) * columns;
   if (token >= push.sizes[0] || c >= width) return;
   const int rank = Ints(address(0)).v[token];
   if (rank < 0) return;
   Ints next = Ints(address(1));
   const uint64_t dy = address(2);
-  float sums[kEach];
-  [[unroll]] for (uint e = 0; e < kEach; ++e) sums[e] = 0.0;
+  vec2 sums[kEach];
+  [[unroll]] for (uint e = 0; e < kEach; ++e) sums[e] = vec2(0.0);
   int at = int(token);
   while (at >= 0) {
     // Never before the first element: drivers may read for invocations that have left the loop.
     const uint here = uint(max(at, 0));
-    [[unroll]] for (uint e = 0; e < kEach; ++e) sums[e] += load(dy, kType, here * width + c + e);
+    [[unroll]] for (uint e = 0; e < kEach; ++e) sums[e] += load_some(dy, kType, kStep, here * width + c + e * kStep);
     at = next.v[here];
   }
-  Floats rows = Floats(address(3));
-  [[unroll]] for (uint e = 0; e < kEach; ++e) rows.v[uint(rank) * width + c + e] = push.factors[0] * sums[e];
+  const uint64_t rows = address(3);
+  [[unroll]] for (uint e = 0; e < kEach; ++e) {
+    store_some(rows, kFloat32, kStep, uint(rank) * width + c + e * kStep, push.factors[0] * sums[e]);
+  }
 }

@@ -228,9 +228,11 @@ void lower_embedding_backward(OpLowering& op) {
   op.add(Shader::kEmbeddingChain, {}, {op.read(0), op.read(1), next, first}, {tokens}, groups);
   op.add(Shader::kEmbeddingRank, {}, {op.read(0), first, rank, op.write(0)}, {tokens}, groups);
   const std::int64_t width = columns_of(op.in(2));
-  const std::uint32_t each = each_of_row(op, width);
-  Dispatch& sums = op.add(Shader::kEmbeddingRows, {storage_of(op.in(2)), each}, {rank, next, op.read(2), op.write(1)},
-                          {tokens, width}, tokens * parts_of(width, kThreads * each));
+  const std::uint32_t step = step_of(width);
+  const std::uint32_t each = each_of_row(op, width / step);
+  Dispatch& sums =
+      op.add(Shader::kEmbeddingRows, {storage_of(op.in(2)), each, step}, {rank, next, op.read(2), op.write(1)},
+             {tokens, width}, tokens * parts_of(width, kThreads * each * step));
   sums.push.factors[0] = op.attributes<EmbeddingAttributes>().scale;
 }
 
