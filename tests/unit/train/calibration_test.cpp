@@ -1,5 +1,5 @@
 // Plans by what was measured: unknown shapes are measured once, and a run's times move the next plan to the truth.
-#include "calibration.h"
+#include "rondo/train/calibration.h"
 
 #include <gmock/gmock.h>
 

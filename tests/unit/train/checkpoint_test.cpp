@@ -4,10 +4,10 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "checkpoint_folders.h"
 #include "files.h"
 #include "rondo/base/file.h"
 #include "rondo/schedule/shape.h"
+#include "rondo/train/checkpoint_folders.h"
 #include "tiny_model.h"
 
 namespace rondo::train {

@@ -1,5 +1,5 @@
 // Codes of a whole model's frozen base, chosen for data.
-#include "code_choice.h"
+#include "rondo/train/code_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

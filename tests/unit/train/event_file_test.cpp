@@ -1,5 +1,5 @@
 // TensorBoard's files: bytes that its own writer makes of the same events, and a file read back by a reader of its own.
-#include "event_file.h"
+#include "rondo/train/event_file.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

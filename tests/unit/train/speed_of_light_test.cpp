@@ -1,5 +1,5 @@
 // The peak that a run is measured against: measured once, remembered, and never below what was reached.
-#include "speed_of_light.h"
+#include "rondo/train/speed_of_light.h"
 
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // The plan in a checkpoint: what is written is read again, and what belongs to another run says why.
-#include "stored_plan.h"
+#include "rondo/train/stored_plan.h"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // The key sweep: its axes, in any order and with either separator, and what is refused.
-#include "config_sweep.h"
 #include "config_test_util.h"
+#include "rondo/train/config_sweep.h"
 
 namespace rondo::train {
 namespace {
