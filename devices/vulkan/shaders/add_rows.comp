@@ -6,6 +6,7 @@
 #include "common.glsl"
 
 layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint kStep = 1;  // elements of a step; 2: the width is even
 
 void main() {
   const uint place = group_place();
@@ -18,7 +19,10 @@ void main() {
     return;
   }
   const uint width = push.sizes[1];
-  Floats table = Floats(address(2) + uint64_t(uint(row)) * uint64_t(width * 4));
-  Floats rows = Floats(address(1) + uint64_t(place) * uint64_t(width * 4));
-  for (uint c = invocation(); c < width; c += 64) table.v[c] += rows.v[c];
+  const uint64_t table = address(2) + uint64_t(uint(row)) * uint64_t(width * 4);
+  const uint64_t rows = address(1) + uint64_t(place) * uint64_t(width * 4);
+  for (uint c = invocation() * kStep; c < width; c += 64 * kStep) {
+    const vec2 sum = load_some(table, kFloat32, kStep, c) + load_some(rows, kFloat32, kStep, c);
+    store_some(table, kFloat32, kStep, c, sum);
+  }
 }

@@ -33,19 +33,16 @@ void main() {
   const float inverse = is_zero ? 0.0 : push.factors[0] / m;
   int codes[kEach];
   [[unroll]] for (uint i = 0; i < kEach; ++i) codes[i] = is_zero ? 0 : int(roundEven(c[i] * inverse));
-  Uints words = Uints(address(1));
   if (kEncoding == kHadamard8) {
-    [[unroll]] for (uint half_row = 0; half_row < 2; ++half_row) {
-      uint word = 0;
-      [[unroll]] for (uint i = 0; i < 4; ++i) {
-        word = bitfieldInsert(word, uint(codes[half_row * 4 + i]), int(i) * 8, 8);
-      }
-      words.v[(place() * kEach + eighth()) * 2 + half_row] = word;
+    uvec2 pair = uvec2(0);
+    [[unroll]] for (uint i = 0; i < kEach; ++i) {
+      pair[i / 4] = bitfieldInsert(pair[i / 4], uint(codes[i]), int(i % 4) * 8, 8);
     }
+    Pairs(address(1)).v[place() * kEach + eighth()] = pair;
   } else {
     uint word = 0;  // the first of a byte is in its upper half
     [[unroll]] for (uint i = 0; i < kEach; ++i) { word = bitfieldInsert(word, uint(codes[i]), int(i ^ 1u) * 4, 4); }
-    words.v[place() * kEach + eighth()] = word;
+    Uints(address(1)).v[place() * kEach + eighth()] = word;
   }
   if (eighth() != 0) return;
   Floats scales = Floats(address(1));

@@ -8,17 +8,14 @@
 
 void main() {
   const bool exists = place() < push.sizes[0];
-  Uints words = Uints(address(0));
   int codes[kEach];
   if (!exists) {
     [[unroll]] for (uint i = 0; i < kEach; ++i) codes[i] = 0;
   } else if (kEncoding == kHadamard8) {
-    [[unroll]] for (uint i = 0; i < kEach; ++i) {
-      const uint word = words.v[(place() * kEach + eighth()) * 2 + i / 4];
-      codes[i] = bitfieldExtract(int(word), int(i % 4) * 8, 8);
-    }
+    const uvec2 pair = Pairs(address(0)).v[place() * kEach + eighth()];
+    [[unroll]] for (uint i = 0; i < kEach; ++i) codes[i] = bitfieldExtract(int(pair[i / 4]), int(i % 4) * 8, 8);
   } else {
-    const uint word = words.v[place() * kEach + eighth()];
+    const uint word = Uints(address(0)).v[place() * kEach + eighth()];
     [[unroll]] for (uint i = 0; i < kEach; ++i) codes[i] = bitfieldExtract(int(word), int(i ^ 1u) * 4, 4);
   }
   add_pairs(codes);

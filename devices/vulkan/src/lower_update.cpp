@@ -20,7 +20,8 @@ constexpr std::uint32_t words(std::size_t bytes) { return static_cast<std::uint3
 
 void lower_add_rows(OpLowering& op) {
   const std::int64_t rows = op.in(1).shape[0];
-  op.add(Shader::kAddRows, {}, {op.read(0), op.read(1), op.write(0)},
+  const std::uint32_t step = op.in(1).shape[1] % 2 == 0 ? 2 : 1;
+  op.add(Shader::kAddRows, {step}, {op.read(0), op.read(1), op.write(0)},
          {rows, op.in(1).shape[1], op.out(0).shape[0], op.attributes<AddRowsAttributes>().padding_row}, rows);
 }
 
