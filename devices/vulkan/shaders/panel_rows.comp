@@ -1,8 +1,8 @@
 // Copies rows of channels into the panel as they are, a texel four channels, the last filled up with zeros; of a cache
-// those that tokens have come to.
+// those that its tokens see.
 //
 // slots: rows [rows, kWidth] (of a cache [rows, heads, kWidth]), panel; of a cache bounds, positions. sizes: texels,
-// place in the panel; of a cache its rows, invocations.
+// place in the panel; of a cache its rows, invocations, window.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -18,9 +18,14 @@ const uint kFours = (kWidth + 3) / 4;
 void copy_texel(uint texel) {
   const uint64_t rows = address(0);
   const uint channel = texel % kFours * 4;
+  const uint first = texel / kFours * kWidth + channel;
   vec4 value = vec4(0.0);
-  [[unroll]] for (uint i = 0; i < 4; ++i) {
-    if (channel + i < kWidth) value[i] = load(rows, kType, texel / kFours * kWidth + channel + i);
+  if (kWidth % 4 == 0) {
+    value = load_four(rows, kType, first);
+  } else {
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      if (channel + i < kWidth) value[i] = load(rows, kType, first + i);
+    }
   }
   store_texel(address(1), push.sizes[1] + texel, value);
 }
@@ -33,7 +38,11 @@ void main() {
   }
   const int real = real_tokens(Ints(address(2)));
   if (real == 0) return;
+  Ints positions = Ints(address(3));
   const int rows = int(push.sizes[2]);
-  const uint seen = uint(clamp(Ints(address(3)).v[real - 1] + 1, 0, rows)) * (push.sizes[0] / push.sizes[2]);
-  for (uint i = texel; i < seen; i += push.sizes[3]) copy_texel(i);
+  const int window = int(push.sizes[4]);
+  const uint texels = push.sizes[0] / push.sizes[2];  // of a row
+  const int first = window == 0 ? 0 : max(0, positions.v[0] - window + 1);
+  const int end = clamp(positions.v[real - 1] + 1, 0, rows);
+  for (uint i = uint(first) * texels + texel; i < uint(end) * texels; i += push.sizes[3]) copy_texel(i);
 }

@@ -96,7 +96,8 @@ void add_cache_rows(OpLowering& op, std::size_t input, std::int64_t place) {
   const std::int64_t groups = std::min(kMostGroups, parts_of(texels_of(rows), kTexelsOfGroup));
   op.add(Shader::kPanelRows, {storage_of(rows), static_cast<std::uint32_t>(rows.shape[2]), flag_of(true)},
          {op.read(input), kPanelSlot, op.read(4), op.read(3)},
-         {texels_of(rows), place, rows_of(rows), groups * kTexelsOfGroup}, groups);
+         {texels_of(rows), place, rows_of(rows), groups * kTexelsOfGroup, op.attributes<AttentionAttributes>().window},
+         groups);
 }
 
 /// `places`: in the panel. `over`: eights of its tokens and all of its heads make the grid.
