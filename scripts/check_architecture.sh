@@ -101,7 +101,7 @@ while read -r file; do
   if [ "$lines" -gt 600 ]; then fault "$file has $lines lines, more than 600: it holds two ideas, part them"; fi
 done < <(sources '*.h' '*.cpp' '*.cmake' '*.sh' '*.py')
 
-if grep -nE 'gl_(LocalInvocation|GlobalInvocation|WorkGroupID|SubgroupID)' devices/vulkan/shaders/* |
+if grep -rnE 'gl_(LocalInvocation|GlobalInvocation|WorkGroupID|SubgroupID)' devices/vulkan/shaders |
   grep -v '^devices/vulkan/shaders/common.glsl:' >&2; then
   fault "a kernel asks the card which part of the work is its own, see kBackwards in common.glsl"
 fi

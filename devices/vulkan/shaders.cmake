@@ -1,20 +1,34 @@
-# Compiles shaders/*.comp to SPIR-V and writes each as an array into all_shaders.inc's parts.
+# Compiles shaders/*/*.comp to SPIR-V and writes each as an array into all_shaders.inc's parts.
 set(RONDO_VULKAN_SHADERS
-    adamw add_rows attention attention_delta attention_key_gradient attention_key_panels attention_key_units attention_panels
-    attention_query_gradient attention_query_panels attention_query_units attention_sink attention_units cache_store column_scale column_sums
-    column_total convolution convolution_backward decay delta_gate_gradient delta_key_gradient delta_rule delta_rule_eights delta_value_gradient delta_value_gradient_eights elementwise embedding embedding_chain embedding_rank embedding_rows expand expert_combine expert_combine_backward expert_dispatch grouped_bias grouped_bias_gradient hadamard_encode hadamard_expand head_part join_heads largest loss_sum magnitude matmul matmul_cooperative matmul_grouped matmul_narrow matmul_panels panel panel_rows panel_stats
-    rms_norm rms_norm_backward rms_norm_backward_eights rms_norm_eights rope route route_backward route_backward_eights route_eights route_rows route_rows_eights
-    select_last share_scale share_scale_gradient sum_of_squares sum_of_squares_doubles targets vocabulary)
-file(GLOB shader_headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/shaders/*.glsl)
+    attention/attention attention/attention_delta attention/attention_key_gradient attention/attention_key_panels
+    attention/attention_key_units attention/attention_panels attention/attention_query_gradient
+    attention/attention_query_panels attention/attention_query_units attention/attention_sink
+    attention/attention_units attention/cache_store attention/panel_rows attention/panel_stats
+    delta/convolution delta/convolution_backward delta/decay delta/delta_gate_gradient delta/delta_key_gradient
+    delta/delta_rule delta/delta_rule_eights delta/delta_value_gradient delta/delta_value_gradient_eights
+    experts/expert_combine experts/expert_combine_backward experts/expert_dispatch experts/grouped_bias
+    experts/grouped_bias_gradient experts/route experts/route_backward experts/route_backward_eights
+    experts/route_eights experts/route_rows experts/route_rows_eights experts/share_scale experts/share_scale_gradient
+    products/largest products/loss_sum products/matmul products/matmul_cooperative products/matmul_grouped
+    products/matmul_narrow products/matmul_panels products/panel products/targets products/vocabulary
+    rows/column_scale rows/column_sums rows/column_total rows/elementwise rows/embedding rows/embedding_chain
+    rows/embedding_rank rows/embedding_rows rows/expand rows/hadamard_encode rows/hadamard_expand rows/head_part
+    rows/join_heads rows/magnitude rows/rms_norm rows/rms_norm_backward rows/rms_norm_backward_eights
+    rows/rms_norm_eights rows/rope rows/select_last
+    update/adamw update/add_rows update/sum_of_squares update/sum_of_squares_doubles)
+file(GLOB shader_headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/shaders/*.glsl
+     ${CMAKE_CURRENT_SOURCE_DIR}/shaders/*/*.glsl)
 set(shader_folder ${CMAKE_CURRENT_BINARY_DIR}/shaders)
 file(MAKE_DIRECTORY ${shader_folder})
 set(all_shaders "")
 set(shader_files "")
-foreach(shader IN LISTS RONDO_VULKAN_SHADERS)
-  set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${shader}.comp)
+foreach(place IN LISTS RONDO_VULKAN_SHADERS)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/shaders/${place}.comp)
+  get_filename_component(shader ${place} NAME)
   set(words ${shader_folder}/${shader}.words)
   add_custom_command(OUTPUT ${words} DEPENDS ${source} ${shader_headers}
-                     COMMAND ${GLSLC} -O --target-env=vulkan1.2 -Werror -mfmt=num -o ${words} ${source}
+                     COMMAND ${GLSLC} -O --target-env=vulkan1.2 -Werror -mfmt=num
+                             -I${CMAKE_CURRENT_SOURCE_DIR}/shaders -o ${words} ${source}
                      COMMENT "Compiling shader ${shader}" VERBATIM)
   list(APPEND shader_files ${words})
   string(APPEND all_shaders "constexpr std::uint32_t ${shader}_words[] = {\n#include \"${shader}.words\"\n};\n")

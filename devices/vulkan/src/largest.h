@@ -38,7 +38,7 @@ inline constexpr std::size_t kMostSearched = 4;
 std::array<Largest, kMostSearched> find_largest(OpLowering& op, std::span<const Searched> tensors);
 
 /// Of each expert that has rows, in a tensor like `first`. What is found of one lies kLargestGroups numbers behind that
-/// of the one before it. `offsets`, `tensors`: slots, see shaders/experts.glsl.
+/// of the one before it. `offsets`, `tensors`: slots, see shaders/products/experts.glsl.
 Largest find_largest_of_experts(OpLowering& op, const Searched& first, std::int64_t experts, std::uint32_t offsets,
                                 std::uint32_t tensors);
 

@@ -1,6 +1,7 @@
 // The panel: memory that kernels fetch by texels of four floats, where products lay out their operands on processors
-// that pose as cards (shaders/panel.comp). One a device, of a fixed size; programs, which run one at a time, share it.
-// Where the context has gathered all memory into one buffer, kernels fetch any tensor by a second view, of all of it.
+// that pose as cards (shaders/products/panel.comp). One a device, of a fixed size; programs, which run one at a time,
+// share it. Where the context has gathered all memory into one buffer, kernels fetch any tensor by a second view, of
+// all of it.
 //
 // Thread rule: immutable once made, but for hold(), of which there is one caller at a time.
 #pragma once

@@ -1,4 +1,4 @@
-// How products go by the tiles of shaders/matmul_tiles.glsl.
+// How products go by the tiles of shaders/products/matmul_tiles.glsl.
 #pragma once
 
 #include <array>
