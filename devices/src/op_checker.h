@@ -104,7 +104,7 @@ class Checker {
   absl::Status status_;
 };
 
-/// Of an optimizer's ops (is_update()).
+/// Of an optimizer.
 void check_update(Checker& c);
 /// Of linear attention.
 void check_delta(Checker& c);

@@ -220,7 +220,7 @@ void lower_decay(OpLowering& op);
 void lower_decay_backward(OpLowering& op);
 void lower_delta_rule(OpLowering& op);
 void lower_delta_rule_backward(OpLowering& op);
-/// Those of is_update().
+/// Of an optimizer.
 void lower_update(OpLowering& op);
 
 }  // namespace rondo::devices::vulkan

@@ -79,13 +79,16 @@ TEST(Help, EveryVerb_ShowsItsKeysWithDefaultsAndAnExample) {
   EXPECT_THAT(help_text("train"), HasSubstr("--learning_rate, lr\n"));
 }
 
-TEST(NearestKey, Misspelt_IsFound) {
-  EXPECT_EQ(nearest_key("train", "learnig-rate"), "learning_rate");
-  EXPECT_EQ(nearest_key("train", "lora_target_modules"), "lora_target");
-  EXPECT_EQ(nearest_key("train", "dataest"), "dataset");
-  EXPECT_EQ(nearest_key("generate", "max_new_token"), "max_new_tokens");
-  EXPECT_EQ(nearest_key("train", "qqqqqqqq"), "");
-  EXPECT_EQ(nearest_key("train", std::string(100000, 'a')), "");
+TEST(UnknownKey, Misspelt_IsToldTheNearestOne) {
+  const auto message = [](const std::string& verb, const std::string& key) {
+    return std::string(config::unknown_key(verb, "--" + key, config::normalised(key)).message());
+  };
+  EXPECT_THAT(message("train", "learnig-rate"), HasSubstr("did you mean learning_rate?"));
+  EXPECT_THAT(message("train", "lora_target_modules"), HasSubstr("did you mean lora_target?"));
+  EXPECT_THAT(message("train", "dataest"), HasSubstr("did you mean dataset?"));
+  EXPECT_THAT(message("generate", "max_new_token"), HasSubstr("did you mean max_new_tokens?"));
+  EXPECT_THAT(message("train", "qqqqqqqq"), HasSubstr("`rondo help train` lists"));
+  EXPECT_THAT(message("train", std::string(100000, 'a')), HasSubstr("`rondo help train` lists"));
 }
 
 }  // namespace

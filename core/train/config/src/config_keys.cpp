@@ -149,9 +149,4 @@ const std::vector<std::string>& verbs() {
   return names;
 }
 
-std::string nearest_key(const std::string& verb, const std::string& key) {
-  const config::Near near = config::nearest(config::verb_bit(verb), config::normalised(key));
-  return near.key == nullptr || near.far ? std::string() : near.key->name;
-}
-
 }  // namespace rondo::train

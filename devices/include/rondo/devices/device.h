@@ -182,7 +182,7 @@ struct DeviceCaps {
   std::vector<DType> matrix_dtypes;  // of these, those that matrix units multiply
   bool multiplies_by_units(DType dtype) const { return std::ranges::find(matrix_dtypes, dtype) != matrix_dtypes.end(); }
   bool fp8 = false;             // multiplies numbers of eight bits, see MatMulAttributes
-  bool updates = false;         // has the ops of an optimizer, see is_update()
+  bool updates = false;         // has the ops of an optimizer, kAddRows to kAdamW8
   bool sets_gradients = false;  // heeds Bindings::sets_gradients; elsewhere they have to be cleared before the run
   std::uint32_t copy_engines = 0;
   std::uint32_t hardware_queues = 1;

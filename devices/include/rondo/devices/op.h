@@ -201,11 +201,6 @@ enum class OpKind : std::uint8_t {
 
 const char* name_of(OpKind kind);
 
-/// Of an optimizer: devices whose caps say `updates` have these.
-constexpr bool is_update(OpKind kind) {
-  return kind == OpKind::kAddRows || kind == OpKind::kSumOfSquares || kind == OpKind::kAdamW || kind == OpKind::kAdamW8;
-}
-
 /// Linear layers of a group: their offsets have one entry more.
 constexpr bool is_grouped_product(OpKind kind) {
   return kind == OpKind::kGroupedMatMul || kind == OpKind::kGroupedMatMulInputGradient ||

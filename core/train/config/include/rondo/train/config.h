@@ -172,7 +172,4 @@ std::string format_resolved(const Config& config);
 /// One page of help for a verb: its keys with aliases, defaults and meaning, and an example. Empty verb: the overview.
 std::string help_text(const std::string& verb);
 
-/// "learning_rate" for "learnig-rate"; empty when nothing is near.
-std::string nearest_key(const std::string& verb, const std::string& key);
-
 }  // namespace rondo::train
