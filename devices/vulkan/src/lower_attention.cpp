@@ -67,16 +67,18 @@ Dispatch& add_tiles(OpLowering& op, Shader shader, std::uint32_t tile, bool cach
   return dispatch;
 }
 
-/// Queries or keys of a workgroup of the attention_*panels shaders, and the widest head that they keep at hand.
+/// Queries or keys of a workgroup of the attention_*panels shaders, and the texels that they keep at hand of a row: of
+/// wider heads workgroups have slices.
 constexpr std::int64_t kPanelEight = 8;
-constexpr std::int64_t kPanelHead = 128;
+constexpr std::int64_t kSliceTexels = 32;
+std::int64_t slices_of(const TensorDesc& q) { return parts_of(q.shape[2], 4 * kSliceTexels); }
 
 std::int64_t texels_of(const TensorDesc& rows) { return rows.shape[0] * rows.shape[1] * parts_of(rows.shape[2], 4); }
 
 /// Whether the op's rows go through the panel, `texels` of it.
 bool by_panels(OpLowering& op, std::int64_t texels) {
   const TensorDesc& q = op.in(0);
-  if (!op.panel() || q.elements() == 0 || q.shape[2] > kPanelHead || texels > kPanelTexels) return false;
+  if (!op.panel() || q.elements() == 0 || texels > kPanelTexels) return false;
   op.use_panel(texels);
   return true;
 }
@@ -100,42 +102,55 @@ void add_cache_rows(OpLowering& op, std::size_t input, std::int64_t place) {
          groups);
 }
 
-/// `places`: in the panel. `over`: eights of its tokens and all of its heads make the grid.
+/// Where a kernel's operands are in the panel: two that it goes along, what is known of queries, and its own rows.
+struct PanelPlaces {
+  std::int64_t first = 0, second = 0, stats = 0, own_first = 0, own_second = 0;
+};
+
+/// `over`: eights of its tokens, all of its heads and their slices make the grid.
 void add_eights(OpLowering& op, Shader shader, const TensorDesc& over, std::initializer_list<std::uint32_t> slots,
-                std::array<std::int64_t, 3> places) {
+                const PanelPlaces& places) {
   const auto& attributes = op.attributes<AttentionAttributes>();
   const TensorDesc& q = op.in(0);
   const bool cached = op.op().kind == OpKind::kCachedAttention;
   Dispatch& dispatch = op.add(
       shader, {storage_of(q), static_cast<std::uint32_t>(q.shape[2]), flag_of(cached), flag_of(attributes.cap > 0)},
       slots,
-      {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, places[0], places[1], places[2],
-       cached ? rows_of(op.in(5)) : 0},
+      {q.shape[0], q.shape[1], op.in(1).shape[1], attributes.window, places.first, places.second, places.stats,
+       places.own_first, places.own_second, cached ? rows_of(op.in(5)) : 0},
       1);
   dispatch.push.factors[0] = attributes.scale;
   dispatch.push.factors[1] = attributes.cap;
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(q.shape[0], kPanelEight)),
-                     static_cast<std::uint32_t>(over.shape[1]), 1};
+                     static_cast<std::uint32_t>(over.shape[1]), static_cast<std::uint32_t>(slices_of(q))};
   count_products(op, dispatch);
+}
+
+/// Keys and values lie at the panel's beginning, behind them queries, where heads are wide. `keys`: texels of either.
+bool open_panels(OpLowering& op, std::int64_t keys) {
+  const bool wide = slices_of(op.in(0)) > 1;
+  if (!by_panels(op, 2 * keys + (wide ? texels_of(op.in(0)) : 0))) return false;
+  if (wide) add_panel_rows(op, 0, 2 * keys);
+  return true;
 }
 
 bool attend_by_panels(OpLowering& op) {
   const std::int64_t keys = texels_of(op.in(1));
-  if (!by_panels(op, 2 * keys)) return false;
+  if (!open_panels(op, keys)) return false;
   add_panel_rows(op, 1, 0);
   add_panel_rows(op, 2, keys);
   add_eights(op, Shader::kAttentionPanels, op.in(0), {op.read(0), op.read(3), op.write(0), op.write(1), op.read(3)},
-             {0, keys, 0});
+             {.second = keys, .own_first = 2 * keys});
   return true;
 }
 
 bool attend_to_cache_by_panels(OpLowering& op) {
   const std::int64_t keys = texels_of(op.in(5));
-  if (!by_panels(op, 2 * keys)) return false;
+  if (!open_panels(op, keys)) return false;
   add_cache_rows(op, 5, 0);
   add_cache_rows(op, 6, keys);
   add_eights(op, Shader::kAttentionPanels, op.in(0), {op.read(0), op.read(4), op.write(0), op.write(1), op.read(3)},
-             {0, keys, 0});
+             {.second = keys, .own_first = 2 * keys});
   return true;
 }
 
@@ -155,9 +170,10 @@ bool gradients_by_panels(OpLowering& op) {
   op.add(Shader::kPanelStats, {storage_of(q)}, {op.read(3), op.read(5), op.read(4), op.read(6), kPanelSlot},
          {rows, q.shape[2], q.shape[1], op.attributes<AttentionAttributes>().window, stats},
          parts_of(rows, kRowsOfGroup));
-  add_eights(op, Shader::kAttentionQueryPanels, q, {op.read(0), op.read(5), op.read(6), op.write(0)}, {0, keys, stats});
+  add_eights(op, Shader::kAttentionQueryPanels, q, {op.read(0), op.read(5), op.read(6), op.write(0)},
+             {.second = keys, .stats = stats, .own_first = 2 * keys, .own_second = 2 * keys + queries});
   add_eights(op, Shader::kAttentionKeyPanels, op.in(1), {op.read(1), op.read(2), op.read(6), op.write(1), op.write(2)},
-             {2 * keys, 2 * keys + queries, stats});
+             {.first = 2 * keys, .second = 2 * keys + queries, .stats = stats, .own_second = keys});
   return true;
 }
 

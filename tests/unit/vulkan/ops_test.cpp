@@ -17,90 +17,16 @@
 #include <string>
 #include <string_view>
 
+#include "both_orders.h"
 #include "comparison.h"
 #include "every_op.h"
 #include "expert_descriptions.h"
-#include "heads_case.h"
 #include "rondo/base/status.h"
 #include "rondo/devices/reference/reference.h"
 #include "vulkan_case.h"
 
 namespace rondo::devices::testing {
 namespace {
-
-/// A card opened twice.
-struct BothOrders {
-  std::unique_ptr<Device> forwards;
-  std::unique_ptr<Device> backwards;
-};
-
-absl::StatusOr<BothOrders> open_both(vulkan::VulkanOptions options) {
-  const vulkan::CardInfo card = *test::usable_vulkan_card();
-  BothOrders both;
-  RONDO_ASSIGN_OR_RETURN(both.forwards, open_card(card, true, options));
-  options.backwards = true;
-  RONDO_ASSIGN_OR_RETURN(both.backwards, open_card(card, true, options));
-  return both;
-}
-
-/// Which matrix units a device uses; whether it has any, its capabilities say.
-enum class Units : std::uint8_t { kNone, kAll, kForFp16 };
-
-/// One for all cases: the layer takes longer to start than most of them. Closed while its driver is still there.
-class SharedDevice : public ::testing::Environment {
- public:
-  static absl::StatusOr<const BothOrders*> get(Units units = Units::kNone) {
-    absl::StatusOr<BothOrders>& both = opened(units);
-    if (both.ok() && both->forwards == nullptr) {
-      using vulkan::Use;
-      both = open_both({.no_bfloat16_units = units == Units::kForFp16,
-                        .matrix_units = units == Units::kNone ? Use::kNever : Use::kAlways});
-    }
-    if (!both.ok()) return both.status();
-    return &*both;
-  }
-  void TearDown() override {
-    for (const Units units : {Units::kNone, Units::kAll, Units::kForFp16}) opened(units) = BothOrders{};
-  }
-
- private:
-  static absl::StatusOr<BothOrders>& opened(Units units) {
-    static std::array<absl::StatusOr<BothOrders>, 3> opened = {BothOrders{}, BothOrders{}, BothOrders{}};
-    return opened[static_cast<std::size_t>(units)];
-  }
-};
-const ::testing::Environment* const kShared = ::testing::AddGlobalTestEnvironment(new SharedDevice);
-
-/// Every op of the case against the reference, each on the reference's own inputs, in both orders. `narrow`: products
-/// are of operands of 16 bits, see Compared. `change`: what to do with the inputs first.
-void expect_reference(const BothOrders& card, const OpCase& op_case, bool narrow = false,
-                      const std::function<void(CaseMemory&)>& change = nullptr) {
-  absl::StatusOr<CaseMemory> want = CaseMemory::make(op_case, 1);
-  absl::StatusOr<CaseMemory> got = CaseMemory::make(op_case, 2);
-  absl::StatusOr<CaseMemory> again = CaseMemory::make(op_case, 2);
-  ASSERT_EQ(want.status(), absl::OkStatus());
-  ASSERT_EQ(got.status(), absl::OkStatus());
-  ASSERT_EQ(again.status(), absl::OkStatus());
-  if (change) change(*want);
-  for (std::size_t place = 0; place < op_case.list.ops.size(); ++place) {
-    const OpList list = single_op(op_case.list, place);
-    got->copy_from(*want);
-    again->copy_from(*want);
-    ASSERT_EQ(run_on_card(*card.forwards, list, *got), absl::OkStatus());
-    ASSERT_EQ(run_on_card(*card.backwards, list, *again), absl::OkStatus());
-    ASSERT_EQ(run_reference(list, want->bindings()), absl::OkStatus());
-    const bool narrow_attention = narrow && op_case.list.tensors[0].dtype != DType::kFloat32;
-    const Compared compared{op_case, op_case.list.ops[place], narrow, narrow_attention};
-    for (const TensorId id : compared.op.writes) {
-      expect_close(compared, id, *got, *want);
-      EXPECT_EQ(std::memcmp(got->data(id), again->data(id), op_case.list.tensors[id].bytes()), 0)
-          << "'" << op_case.list.tensors[id].name << "' depends on what comes first";
-    }
-    for (const TensorId id : compared.op.reads) {  // the caches are written as well, nothing else is
-      if (list.tensors[id].dtype != DType::kUInt64) expect_close(compared, id, *got, *want);
-    }
-  }
-}
 
 class EveryOp : public OpTest {
  protected:
@@ -110,45 +36,14 @@ class EveryOp : public OpTest {
 };
 
 TEST_P(EveryOp, OnVulkan_AgreesWithTheReference) {
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   expect_reference(**card, op_case());
 }
 
 INSTANTIATE_TEST_SUITE_P(, EveryOp, every_op(), name_of_op_test);
 
-/// On a processor that poses as a card too, which does without otherwise.
-class OnMatrixUnits : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-    const auto card = SharedDevice::get(Units::kAll);
-    ASSERT_EQ(card.status(), absl::OkStatus());
-    card_ = *card;
-    const DeviceCaps& caps = card_->forwards->caps();
-    if (caps.matrix_dtypes.empty()) GTEST_SKIP() << "the driver has no cooperative matrices";
-    if (!caps.multiplies_by_units(DType::kBfloat16) || !caps.multiplies_by_units(DType::kFloat16)) return;
-    const auto scaling = SharedDevice::get(Units::kForFp16);
-    ASSERT_EQ(scaling.status(), absl::OkStatus());
-    scaling_ = *scaling;
-  }
-
-  /// bf16 on units for bf16, where there are such, and on those for fp16.
-  void expect(const OpCase& op_case, const std::function<void(CaseMemory&)>& change = nullptr) const {
-    expect_reference(*card_, op_case, true, change);
-    if (scaling_ == nullptr || op_case.list.tensors[0].dtype != DType::kBfloat16) return;
-    SCOPED_TRACE("on units for fp16");
-    expect_reference(*scaling_, op_case, true, change);
-  }
-
- private:
-  const BothOrders* card_ = nullptr;
-  const BothOrders* scaling_ = nullptr;  // null: the card has no other units than one of the two
-};
-
 class ProductsByMatrixUnits : public OnMatrixUnits {};
-class AttentionByMatrixUnits : public OnMatrixUnits {};
-class HeadsByMatrixUnits : public OnMatrixUnits, public ::testing::WithParamInterface<std::tuple<HeadsCase, DType>> {};
 
 /// Descriptions with products, of which the head's loss is one.
 std::vector<std::size_t> with_products() {
@@ -289,32 +184,6 @@ TEST_F(ProductsByMatrixUnits, OfLargeTilesOfExperts_AgreeWithTheReference) {
   }
 }
 
-TEST_P(HeadsByMatrixUnits, OfEverySize_AgreeWithTheReference) {
-  expect(case_of(std::get<0>(GetParam()), std::get<1>(GetParam())));
-}
-
-std::vector<HeadsCase> heads_of_units() {
-  std::vector<HeadsCase> cases = heads_cases();
-  cases.insert(cases.end(), {{"Head8", 80, {33, 40}, 2, 1, 8, 0}, {"Head40", 144, {17, 100, 20}, 4, 2, 40, 0}});
-  return cases;
-}
-INSTANTIATE_TEST_SUITE_P(, HeadsByMatrixUnits,
-                         ::testing::Combine(::testing::ValuesIn(heads_of_units()),
-                                            ::testing::Values(DType::kBfloat16, DType::kFloat16)),
-                         [](const auto& one) {
-                           return std::string(std::get<0>(one.param).name) + "_" + name_of(std::get<1>(one.param));
-                         });
-
-/// Scores that grow so much from tile to tile that sums are scaled.
-TEST_F(AttentionByMatrixUnits, OfSharpWeights_AgreesWithTheReference) {
-  for (const DType storage : {DType::kBfloat16, DType::kFloat16}) {
-    for (const std::size_t sharp : {std::size_t{0}, std::size_t{8}}) {
-      SCOPED_TRACE(std::string(heads_cases()[sharp].name) + " " + name_of(storage));
-      expect(case_of(heads_cases()[sharp], storage, 4));
-    }
-  }
-}
-
 /// Whole tiles and fours: other kernels, or other ways through them, than odd sizes take.
 void expect_products_of_whole_tiles(const BothOrders& card) {
   for (const OpDescription& description : op_descriptions()) {
@@ -329,7 +198,7 @@ void expect_products_of_whole_tiles(const BothOrders& card) {
 
 TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   expect_products_of_whole_tiles(**card);
 }
@@ -337,7 +206,7 @@ TEST(ProductsOfWholeTiles, OnVulkan_AgreeWithTheReference) {
 /// Nine tiles of rows are dealt to two groups; sums that grow would show a tile that two groups take.
 TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   CaseBuilder b(DType::kFloat32, 260);
   const TensorId x = b.input("x", {260, 24}), w = b.weight("w", {72, 24}), y = b.output("y", {260, 72});
@@ -351,7 +220,7 @@ TEST(ProductsOfUnevenGroups, OnVulkan_AgreeWithTheReference) {
 /// Sinks whose share is all or nothing, and scores whose sum has no digits but the sink's, in whole fours of channels.
 TEST(Sinks, FarFromTheScores_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   constexpr std::array kSinks = {0.0, 200.0, -200.0, 87.5};
   constexpr std::array kNormalisers = {0.0, 90.0, -90.0, 87.5, 1e30};
@@ -410,7 +279,7 @@ void expect_recurrence(const BothOrders& card, DType storage, const RecurrentCas
 /// The largest heads; sizes that no four divides, over several of the ranges that the gradient is made of.
 TEST(DeltaRules, OfEverySize_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   const auto gate = [](std::int64_t token) { return -0.02 * static_cast<double>(token % 7); };
   const auto beta = [](std::int64_t i) { return 0.1 * static_cast<double>(i % 11); };
@@ -423,7 +292,7 @@ TEST(DeltaRules, OfEverySize_AgreeWithTheReference) {
 /// All is forgotten, then nothing: differences between sums of gates would have no digits left.
 TEST(DeltaRules, OfGatesFarApart_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   const auto gate = [](std::int64_t token) { return token % 40 == 0 ? -1e30 : token % 80 < 40 ? -90.0 : -0.001; };
   const auto beta = [](std::int64_t i) { return static_cast<double>(i % 3) / 2; };
@@ -474,7 +343,7 @@ void expect_bits_of_dense_products(Device& device, const OpCase& op_case, std::s
 
 TEST(GroupedProducts, OfMoreExpertsThanRows_AgreeWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   std::vector<std::int32_t> rows(60, 0);
   for (const std::size_t expert : {3U, 4U, 31U, 58U}) rows[expert] = expert == 31 ? 7 : 1;
@@ -488,7 +357,7 @@ TEST(GroupedProducts, OfMoreExpertsThanRows_AgreeWithTheReference) {
 TEST(GroupedProducts, OfEveryRow_AreThoseOfItsExpertAlone) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   for (const Units units : {Units::kNone, Units::kAll, Units::kForFp16}) {
-    const auto card = SharedDevice::get(units);
+    const auto card = shared_card(units);
     ASSERT_EQ(card.status(), absl::OkStatus());
     for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
       if (units != Units::kNone && !(*card)->forwards->caps().multiplies_by_units(storage)) continue;
@@ -502,7 +371,7 @@ TEST(GroupedProducts, OfEveryRow_AreThoseOfItsExpertAlone) {
 /// Most experts have no rows: nothing is added to their gradients, and rows find their expert past such.
 TEST(GroupedBias, OfMoreExpertsThanRows_AgreesWithTheReference) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   for (const DType storage : {DType::kFloat32, DType::kBfloat16, DType::kFloat16}) {
     SCOPED_TRACE(name_of(storage));
@@ -529,7 +398,7 @@ TEST(ProductsOfWholeTiles, OfSeparateBlocks_AgreeWithTheReference) {
 /// Many groups of scales, and the short last block of odd sizes.
 TEST(EncodedWeights, OnVulkan_ExpandToTheReferencesBits) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   std::size_t cases = 0;
   for (const OpDescription& description : op_descriptions()) {
@@ -574,7 +443,7 @@ TEST(Memory, OfTheRasteriser_EndsWhereNothingMayBeRead) {
   if (!test::usable_vulkan_card()) GTEST_SKIP() << test::kNoVulkanCard;
   const auto last_guard = reinterpret_cast<const std::byte* (*)()>(::dlsym(RTLD_DEFAULT, "rondo_last_guard"));
   ASSERT_NE(last_guard, nullptr);
-  const auto card = SharedDevice::get();
+  const auto card = shared_card();
   ASSERT_EQ(card.status(), absl::OkStatus());
   const auto block = (*card)->forwards->allocate(5000, MemoryKind::kDevice);
   ASSERT_EQ(block.status(), absl::OkStatus());

@@ -1,8 +1,8 @@
 // dk and dv of eight keys, see attention_key_gradient.comp: over the query heads that share the key head and the
 // queries that see any of the eight, in rising order; queries, do and what panel_stats.comp found lie in the panel.
 //
-// slots: k, v, bounds, dk, dv. sizes: tokens, heads, key heads, window, places of q, of do and of the stats.
-// factors: scale, cap. Workgroups: eights of keys, key heads.
+// slots: k, v, bounds, dk, dv. sizes: tokens, heads, key heads, window, places of q, of do and of the stats; where
+// heads are wide, of k and of v. factors: scale, cap. Workgroups: eights of keys, key heads, slices.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
@@ -21,8 +21,11 @@ void main() {
   const uint own = uint(key) * key_heads + key_head;
   vec4 key_row[kFours];
   vec4 value_row[kFours];
-  load_row(address(0), own, key < real, key_row);
-  load_row(address(1), own, key < real, value_row);
+  const uint fetched = min(own, push.sizes[0] * key_heads - 1);
+  if (kSlices == 1) {
+    load_row(address(0), own, key < real, key_row);
+    load_row(address(1), own, key < real, value_row);
+  }
   int last_token = -1;
   if (last_key >= first_key) {
     last_token = bounds.v[2 + sequence_of(bounds, last_key)] - 1;
@@ -40,12 +43,26 @@ void main() {
       const vec4 stats = texelFetch(panel, int(push.sizes[6] + row));
       vec4 query[kFours];
       vec4 d_o[kFours];
-      fetch_row(push.sizes[4], row, query);
-      fetch_row(push.sizes[5], row, d_o);
+      float score = 0.0;
+      float dp = 0.0;
+      for (uint slice = 0; slice < kSlices; ++slice) {
+        if (kSlices > 1) {
+          fetch_row(push.sizes[7], fetched, slice, key_row);
+          fetch_row(push.sizes[8], fetched, slice, value_row);
+        }
+        fetch_row(push.sizes[4], row, slice, query);
+        score += product(query, key_row);
+        fetch_row(push.sizes[5], row, slice, d_o);
+        dp += product(d_o, value_row);
+      }
+      if (kSlices > 1) {
+        fetch_row(push.sizes[4], row, own_slice(), query);
+        fetch_row(push.sizes[5], row, own_slice(), d_o);
+      }
       const bool seen = key >= int(stats.z) && key <= token && key < real;
-      const vec2 of_score = score_of(product(query, key_row) * push.factors[0]);
+      const vec2 of_score = score_of(score * push.factors[0]);
       const float p = seen ? exact_exp(of_score.x - stats.x) : 0.0;
-      float slope = seen ? p * (product(d_o, value_row) - stats.y) * push.factors[0] : 0.0;
+      float slope = seen ? p * (dp - stats.y) * push.factors[0] : 0.0;
       if (kCapped) slope *= of_score.y;
       [[unroll]] for (uint four = 0; four < kFours; ++four) {
         key_sums[four] += slope * query[four];

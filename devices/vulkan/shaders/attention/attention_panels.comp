@@ -1,9 +1,9 @@
 // Causal attention of eight queries of one head, from keys and values in the panel: four keys at a time, with the
 // running maximum, sum and output rescaled.
 //
-// slots: q, bounds, o, lse, positions. sizes: tokens, heads, key heads, window, places of k and of v, -, rows of the
-// cache. factors: scale, cap.
-// Workgroups: eights of queries, heads.
+// slots: q, bounds, o, lse, positions. sizes: tokens, heads, key heads, window, places of k and of v, -, of q where
+// heads are wide, -, rows of the cache. factors: scale, cap.
+// Workgroups: eights of queries, heads, slices.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
@@ -25,14 +25,14 @@ void main() {
   const int last_token = min(first_token + 8, real) - 1;
   const uint row = uint(token) * heads + head;
   vec4 query[kFours];
-  load_row(address(0), row, token < real, query);
+  if (kSlices == 1) load_row(address(0), row, token < real, query);
   int seen_to = token;
   int seen_from = 0;
   int from = 0;
   int to = last_token;  // of all eight
   if (kCached) {
     Ints positions = Ints(address(4));
-    const int last = int(push.sizes[7]) - 1;
+    const int last = int(push.sizes[9]) - 1;
     if (last_token >= first_token) {
       seen_to = min(positions.v[min(token, last_token)], last);
       seen_from = window == 0 ? 0 : max(0, seen_to - window + 1);
@@ -50,13 +50,20 @@ void main() {
   [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] = vec4(0.0);
   for (int first = from; first <= to; first += int(kAtOnce)) {
     float scores[kAtOnce];
+    [[unroll]] for (uint i = 0; i < kAtOnce; ++i) scores[i] = 0.0;
+    for (uint slice = 0; slice < kSlices; ++slice) {
+      if (kSlices > 1) fetch_row(push.sizes[7], min(row, push.sizes[0] * heads - 1), slice, query);
+      [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
+        vec4 channels[kFours];
+        fetch_row(push.sizes[4], uint(min(first + int(i), to)) * key_heads + key_head, slice, channels);
+        scores[i] += product(query, channels);
+      }
+    }
     float highest = maximum;
     [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
       const int key = first + int(i);
-      vec4 channels[kFours];
-      fetch_row(push.sizes[4], uint(min(key, to)) * key_heads + key_head, channels);
       const bool seen = key >= seen_from && key <= seen_to && token < real;
-      scores[i] = seen ? score_of(product(query, channels) * push.factors[0]).x : kLowest;
+      scores[i] = seen ? score_of(scores[i] * push.factors[0]).x : kLowest;
       highest = max(highest, scores[i]);
     }
     const float factor = exact_exp(maximum - highest);
@@ -65,7 +72,7 @@ void main() {
     [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] *= factor;
     [[unroll]] for (uint i = 0; i < kAtOnce; ++i) {
       vec4 channels[kFours];
-      fetch_row(push.sizes[5], uint(min(first + int(i), to)) * key_heads + key_head, channels);
+      fetch_row(push.sizes[5], uint(min(first + int(i), to)) * key_heads + key_head, own_slice(), channels);
       const float p = scores[i] > kLowest ? exact_exp(scores[i] - highest) : 0.0;
       total += p;
       [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += p * channels[four];
@@ -73,5 +80,5 @@ void main() {
   }
   if (token >= int(push.sizes[0])) return;
   store_row(address(2), row, sums, token < real ? 1.0 / total : 0.0);
-  Floats(address(3)).v[row] = token < real ? maximum + exact_log(total) : 0.0;
+  if (own_slice() == 0) Floats(address(3)).v[row] = token < real ? maximum + exact_log(total) : 0.0;
 }

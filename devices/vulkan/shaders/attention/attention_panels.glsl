@@ -1,6 +1,8 @@
 // What the attention kernels share on processors that pose as cards. A subgroup of eight takes eight queries (or keys),
 // an invocation one, and goes over the keys (or queries) that any of them needs; those come from the panel, the same
-// for all eight. What an invocation holds stays with it: no shared memory, no barriers.
+// for all eight. What an invocation holds stays with it: no shared memory, no barriers. Of wide heads a workgroup makes
+// all products anew and has the results of a slice; what other heads' invocations hold of their own rows comes from the
+// panel there.
 #include "common.glsl"
 #include "sequences.glsl"
 
@@ -11,10 +13,14 @@ layout(constant_id = 3) const bool kCapped = false;
 #include "attention_scores.glsl"
 layout(set = 0, binding = 0) uniform samplerBuffer panel;
 
-const uint kFours = (kWidth + 3) / 4;
+const uint kAllFours = (kWidth + 3) / 4;
+const uint kSlices = (kAllFours + 31) / 32;  // of a wide head; a workgroup has the results of one
+const uint kFours = (kAllFours + kSlices - 1) / kSlices;
 const float kLowest = -1.0e30;
 
-/// Channels of a row of a tensor [rows, kWidth], by fours.
+uint own_slice() { return workgroup().z; }
+
+/// Channels of a row of a tensor [rows, kWidth], by fours. Of heads of one slice; others' rows are in the panel.
 void load_row(uint64_t from, uint row, bool there, out vec4 channels[kFours]) {
   [[unroll]] for (uint four = 0; four < kFours; ++four) {
     vec4 value = vec4(0.0);
@@ -24,18 +30,24 @@ void load_row(uint64_t from, uint row, bool there, out vec4 channels[kFours]) {
     channels[four] = value;
   }
 }
+/// The own slice of a row.
 void store_row(uint64_t to, uint row, vec4 channels[kFours], float factor) {
   [[unroll]] for (uint four = 0; four < kFours; ++four) {
     [[unroll]] for (uint j = 0; j < 4; ++j) {
-      if (4 * four + j < kWidth) store(to, kType, row * kWidth + 4 * four + j, channels[four][j] * factor);
+      const uint channel = 4 * (own_slice() * kFours + four) + j;
+      if (channel < kWidth) store(to, kType, row * kWidth + channel, channels[four][j] * factor);
     }
   }
 }
 
-/// A row of the panel, and its products with channels of this invocation, summed in rising order.
-void fetch_row(uint place, uint row, out vec4 channels[kFours]) {
-  const int first = int(place + row * kFours);
-  [[unroll]] for (uint four = 0; four < kFours; ++four) channels[four] = texelFetch(panel, first + int(four));
+/// A slice of a row of the panel, and its products with channels of this invocation, summed in rising order.
+void fetch_row(uint place, uint row, uint slice, out vec4 channels[kFours]) {
+  const uint first = slice * kFours;
+  [[unroll]] for (uint four = 0; four < kFours; ++four) {
+    const bool there = kAllFours % kFours == 0 || first + four < kAllFours;
+    const int texel = int(place + row * kAllFours + min(first + four, kAllFours - 1));
+    channels[four] = there ? texelFetch(panel, texel) : vec4(0.0);
+  }
 }
 float product(vec4 a[kFours], vec4 b[kFours]) {
   float sum = 0.0;

@@ -1,8 +1,8 @@
 // dq of eight queries of one head, see attention_query_gradient.comp: from keys, values and what panel_stats.comp
 // found, which lie in the panel.
 //
-// slots: q, do, bounds, dq. sizes: tokens, heads, key heads, window, places of k, of v and of the stats. factors:
-// scale, cap. Workgroups: eights of queries, heads.
+// slots: q, do, bounds, dq. sizes: tokens, heads, key heads, window, places of k, of v and of the stats; where heads
+// are wide, of q and of do. factors: scale, cap. Workgroups: eights of queries, heads, slices.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
@@ -21,19 +21,32 @@ void main() {
   const uint row = uint(token) * heads + head;
   vec4 query[kFours];
   vec4 d_o[kFours];
-  load_row(address(0), row, token < real, query);
-  load_row(address(1), row, token < real, d_o);
+  if (kSlices == 1) {
+    load_row(address(0), row, token < real, query);
+    load_row(address(1), row, token < real, d_o);
+  }
   const int seen_from = first_seen(bounds, token, window);
   const int from = last_token >= first_token ? first_seen(bounds, first_token, window) : 0;
-  const vec4 stats = texelFetch(panel, int(push.sizes[6] + min(row, push.sizes[0] * heads - 1)));
+  const uint own = min(row, push.sizes[0] * heads - 1);
+  const vec4 stats = texelFetch(panel, int(push.sizes[6] + own));
   vec4 sums[kFours];
   [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] = vec4(0.0);
   for (int key = from; key <= last_token; ++key) {
+    const uint key_row = uint(key) * key_heads + key_head;
     vec4 channels[kFours];
-    fetch_row(push.sizes[5], uint(key) * key_heads + key_head, channels);
-    const float dp = product(d_o, channels);
-    fetch_row(push.sizes[4], uint(key) * key_heads + key_head, channels);
-    const float score = product(query, channels);
+    float dp = 0.0;
+    float score = 0.0;
+    for (uint slice = 0; slice < kSlices; ++slice) {
+      if (kSlices > 1) {
+        fetch_row(push.sizes[8], own, slice, d_o);
+        fetch_row(push.sizes[7], own, slice, query);
+      }
+      fetch_row(push.sizes[5], key_row, slice, channels);
+      dp += product(d_o, channels);
+      fetch_row(push.sizes[4], key_row, slice, channels);
+      score += product(query, channels);
+    }
+    if (kSlices > 1) fetch_row(push.sizes[4], key_row, own_slice(), channels);
     const bool seen = key >= seen_from && key <= token && token < real;
     const vec2 of_score = score_of(score * push.factors[0]);
     float slope = seen ? exact_exp(of_score.x - stats.x) * (dp - stats.y) * push.factors[0] : 0.0;
