@@ -248,10 +248,13 @@ OpCase attention_window(DType storage, Scale scale) { return attention_case(stor
 OpCase attention_cap(DType storage, Scale scale) { return attention_case(storage, scale, 0, 1.3F); }
 OpCase attention_cap_window(DType storage, Scale scale) { return attention_case(storage, scale, 7, 1.3F); }
 /// The widest heads that all devices have.
-OpCase attention_wide(DType storage, Scale /*scale*/) {
-  CaseBuilder b(storage, 48);
-  b.sequences({17, 26});
-  const AttentionTensors t = add_attention(b, 2, 1, 512, {static_cast<float>(inverse_root(512)), 0});
+OpCase attention_wide(DType storage, Scale scale) {
+  const bool model = scale == Scale::kModel;
+  const std::int64_t head_dim = model ? 256 : 512;
+  CaseBuilder b(storage, model ? 512 : 48);
+  b.sequences(model ? std::vector<std::int32_t>{200, 312} : std::vector<std::int32_t>{17, 26});
+  const AttentionTensors t =
+      add_attention(b, model ? 4 : 2, 1, head_dim, {static_cast<float>(inverse_root(head_dim)), 0});
   b.result().projections = {{t.o, t.d_o}};
   b.result().gradients = {{t.q, t.dq}, {t.k, t.dk}, {t.v, t.dv}};
   b.result().reduction = 512;
@@ -290,8 +293,9 @@ OpCase attention_sink(DType storage, Scale scale) { return attention_sink_case(s
 /// More than a chunk of kTokenChunk, with a rest.
 OpCase attention_sink_chunks(DType storage, Scale scale) { return attention_sink_case(storage, scale, {600, 433}); }
 
-OpCase cached_case(DType storage, Scale scale, std::uint32_t window, float cap = 0.0F) {
-  const Sizes s = sizes_of(scale);
+OpCase cached_case(DType storage, Scale scale, std::uint32_t window, float cap = 0.0F, std::int64_t head_dim = 0) {
+  Sizes s = sizes_of(scale);
+  if (head_dim > 0) s.head_dim = head_dim;
   const std::uint32_t tokens = scale == Scale::kOdd ? 5 : 1;
   const std::int64_t capacity = scale == Scale::kOdd ? 29 : 512;
   CaseBuilder b(storage, tokens);
@@ -317,6 +321,7 @@ OpCase cached_case(DType storage, Scale scale, std::uint32_t window, float cap =
 OpCase cached_full(DType storage, Scale scale) { return cached_case(storage, scale, 0); }
 OpCase cached_window(DType storage, Scale scale) { return cached_case(storage, scale, 6); }
 OpCase cached_cap(DType storage, Scale scale) { return cached_case(storage, scale, 6, 1.3F); }
+OpCase cached_wide(DType storage, Scale scale) { return cached_case(storage, scale, 0, 0.0F, 150); }
 
 /// Far beyond the cap, too.
 OpCase soft_cap_case(DType storage, Scale scale) {
@@ -513,6 +518,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"CachedAttention", cached_full, false},    // generation only
       {"CachedAttention_Window", cached_window, false},
       {"CachedAttention_Cap", cached_cap, false},
+      {"CachedAttention_Wide", cached_wide, false},
       {"SoftCap", soft_cap_case, false},  // likewise
       {"Convolution", convolution, true},
       {"Convolution_SeveralChunks", convolution_of_many_tokens, false},  // likewise
