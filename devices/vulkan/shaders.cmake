@@ -9,8 +9,8 @@ set(RONDO_VULKAN_SHADERS
     experts/expert_combine experts/expert_combine_backward experts/expert_dispatch experts/grouped_bias
     experts/grouped_bias_gradient experts/route experts/route_backward experts/route_backward_eights
     experts/route_eights experts/route_rows experts/route_rows_eights experts/share_scale experts/share_scale_gradient
-    products/largest products/loss_sum products/matmul products/matmul_cooperative products/matmul_grouped
-    products/matmul_narrow products/matmul_panels products/panel products/targets products/vocabulary
+    products/largest products/loss_sum products/matmul products/matmul_cooperative products/matmul_few
+    products/matmul_grouped products/matmul_narrow products/matmul_panels products/panel products/targets products/vocabulary
     rows/column_scale rows/column_sums rows/column_total rows/elementwise rows/embedding rows/embedding_chain
     rows/embedding_rank rows/embedding_rows rows/expand rows/hadamard_encode rows/hadamard_expand rows/head_part
     rows/join_heads rows/magnitude rows/rms_norm rows/rms_norm_backward rows/rms_norm_backward_eights

@@ -166,6 +166,10 @@ OpCase matmul_whole(DType storage, Scale scale) {
 OpCase matmul_few_rows(DType storage, Scale scale) {
   return matmul(storage, scale == Scale::kOdd ? ProductSizes{7, 37, 75} : ProductSizes{1, 1536, 576}, 1.5F, true, true);
 }
+/// Columns that fill no tile.
+OpCase matmul_few_fours(DType storage, Scale scale) {
+  return matmul(storage, scale == Scale::kOdd ? ProductSizes{3, 37, 76} : ProductSizes{8, 1536, 576}, 1.5F, true, true);
+}
 OpCase matmul_low_rank_in(DType storage, Scale scale) {
   return matmul(storage, scale == Scale::kOdd ? ProductSizes{48, 8, 75} : ProductSizes{512, 16, 576}, 1, false, false);
 }
@@ -494,6 +498,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"MatMul", matmul_plain, true},
       {"MatMul_AlphaBiasAddend", matmul_whole, true},
       {"MatMul_FewRows", matmul_few_rows, true},
+      {"MatMul_FewFours", matmul_few_fours, true},
       {"MatMul_LowRankIn", matmul_low_rank_in, true},
       {"MatMul_LowRankOut", matmul_low_rank_out, true},
       {"MatMul_SeveralChunks", matmul_chunks, false},  // its gradient in fp64 is the plain one's, only slower

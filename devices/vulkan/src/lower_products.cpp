@@ -177,7 +177,7 @@ bool add_narrow(OpLowering& op, const Product& p) {
 }
 
 void add_product(OpLowering& op, const Product& p) {
-  if (add_by_units(op, p) || add_narrow(op, p) || add_by_panels(op, p)) return;
+  if (add_few(op, p) || add_by_units(op, p) || add_narrow(op, p) || add_by_panels(op, p)) return;
   add_by_tiles(op, p);
 }
 

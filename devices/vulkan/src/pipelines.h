@@ -36,6 +36,7 @@ enum class Shader : std::uint8_t {
   kMatMulCooperative,
   kMatMulPanels,
   kMatMulNarrow,
+  kMatMulFew,
   kMatMulGrouped,
   kPanel,
   kAttention,

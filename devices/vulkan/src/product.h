@@ -48,6 +48,8 @@ inline double flops_of(std::int64_t rows, std::int64_t columns, std::int64_t dep
   return 2 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
 }
 
+/// Of a few rows. False where the product does not go that way.
+bool add_few(OpLowering& op, const Product& p);
 /// Of operands of 16 bits, or one that is rounded to them, on cards with units for them. False where the product does
 /// not go that way.
 bool add_by_units(OpLowering& op, const Product& p);

@@ -24,6 +24,7 @@ namespace {
   X(matmul_cooperative)          \
   X(matmul_panels)               \
   X(matmul_narrow)               \
+  X(matmul_few)                  \
   X(matmul_grouped)              \
   X(panel)                       \
   X(attention)                   \
