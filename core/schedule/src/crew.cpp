@@ -5,6 +5,7 @@
 #include <set>
 
 #include "card_state.h"
+#include "processor_waits.h"
 #include "rondo/base/status.h"
 #include "rondo/base/thread.h"
 #include "rondo/partition/layout.h"
@@ -229,16 +230,24 @@ void Crew::note_loss(const Loss& loss) {
 void Crew::watch() {
   const double seconds = std::min(0.5, own_parts_.recovery.hang_seconds / 20);
   const auto tick = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const double suspicious = own_parts_.recovery.hang_seconds / 10;
+  ProcessorWaits waits;
   absl::Status fatal;
   {
     const MutexLock lock(mutex_);
     while (!ending_ && fatal.ok()) {
       if (changed_.wait_until(mutex_, Clock::now() + tick)) continue;
+      double waited = 0;
+      if (std::ranges::any_of(workers_, [=](const auto& worker) { return worker->still_seconds() >= suspicious; })) {
+        waited = waits.since_last();
+      } else {
+        waits.forget();
+      }
       // By index: the thread that runs jobs may add workers while a loss is noted.
       for (std::size_t i = 0; i < workers_.size(); ++i) {
         const DeviceIndex device = workers_[i]->assignment().device;
         if (is_lost(device)) continue;
-        const absl::Status found = workers_[i]->look_for_hang(seconds);
+        const absl::Status found = workers_[i]->look_for_hang(seconds, waited);
         if (found.ok()) continue;
         if (own_parts_.recovery.enabled()) {
           note_loss({device, found, true});

@@ -4,7 +4,10 @@
 // device has needed for a microbatch so far, since predictions for described cards know nothing of the host that
 // computes for them, nor of what else the machine has to do; until every slot has run once, the arithmetic of its
 // largest layer at a rate that no machine falls below, and what its driver may need to prepare a program. Time counts
-// by the watch's ticks, so that a process that was stopped and goes on does not find all its devices late.
+// by the watch's ticks, so that a process that was stopped and goes on does not find all its devices late; and hardly
+// where threads of the process wait for a processor (ProcessorWaits): on a machine that others keep busy the
+// processor's work, and a software driver's, may stand still for long. A sixteenth of it counts all the same, since who
+// waits need not be whom the device waits for.
 #pragma once
 
 #include <algorithm>
@@ -50,16 +53,20 @@ class Patience {
 /// For how long a count of finished work has stood still while there was work.
 class Stillness {
  public:
-  /// Asked every `seconds`.
-  double look(std::uint64_t count, bool under_way, double seconds) {
-    still_ = under_way && count == count_ ? still_ + seconds : 0;
+  /// Asked every `seconds`, of which `waited` passed without a processor: more than that when an earlier wait ended.
+  double look(std::uint64_t count, bool under_way, double seconds, double waited = 0) {
+    const bool still = under_way && count == count_;
+    still_ = still ? still_ + seconds : 0;
+    waited_ = still ? waited_ + waited : 0;
     count_ = count;
-    return still_;
+    return this->seconds();
   }
+  double seconds() const { return std::max(still_ - waited_, still_ / 16); }
 
  private:
   std::uint64_t count_ = 0;
   double still_ = 0;
+  double waited_ = 0;
 };
 
 }  // namespace rondo::schedule

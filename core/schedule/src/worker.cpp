@@ -419,7 +419,7 @@ void Worker::wake() {
   notify({Waiter::kOutside});
 }
 
-absl::Status Worker::look_for_hang(double seconds) {
+absl::Status Worker::look_for_hang(double seconds, double waited) {
   if (stopped_.load(std::memory_order_acquire)) return absl::OkStatus();
   const std::uint64_t enqueued = compute_enqueued_.load(std::memory_order_relaxed);
   const std::uint64_t completed = compute_->completed();
@@ -440,7 +440,7 @@ absl::Status Worker::look_for_hang(double seconds) {
   constexpr const char* kWhat[] = {"computing", "copying to it", "copying from it"};
   absl::Status found;
   for (std::size_t role = 0; role < stillness_.size(); ++role) {
-    const double still = stillness_[role].look(counts[role], under_way[role], seconds);
+    const double still = stillness_[role].look(counts[role], under_way[role], seconds, waited);
     if (still <= bound || !found.ok()) continue;
     found = absl::UnavailableError(
         fmt::format("{}: hangs: {:.1f} s of {} and nothing finished", device_.caps().name, still, kWhat[role]));

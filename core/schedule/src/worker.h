@@ -118,8 +118,10 @@ class Worker {
   /// After stop(): waits for threads, then for queues, each as long as a device may be still before it counts as hung.
   /// One that does is not asked for anything.
   Ending end(bool hung);
-  /// To be asked every `seconds`, by one thread: why the device counts as hung, if it does.
-  absl::Status look_for_hang(double seconds);
+  /// To be asked every `seconds`, by one thread: why the device counts as hung, if it does. `waited`: of Stillness.
+  absl::Status look_for_hang(double seconds, double waited);
+  /// Seconds for which work of the device stood still when it was asked.
+  double still_seconds() const { return std::ranges::max(stillness_, {}, &Stillness::seconds).seconds(); }
   /// Chunks that were sent twice because they arrived changed.
   std::uint64_t repeated_transfers() const;
 

@@ -44,6 +44,19 @@ TEST(Stillness, Work_IsStillWhileNothingOfItEnds) {
   EXPECT_EQ(stillness.look(1, true, 0.5), 0.5);
 }
 
+/// On a machine that others keep busy: a wait is counted when it ends, and then all of it.
+TEST(Stillness, WaitsForAProcessor_HardlyCount) {
+  Stillness stillness;
+  stillness.look(0, true, 0.5);
+  EXPECT_EQ(stillness.look(0, true, 0.5), 1.0);
+  EXPECT_EQ(stillness.look(0, true, 0.5, 0.75), 0.75);
+  EXPECT_EQ(stillness.look(0, true, 0.5, 1.0), 0.25);
+  EXPECT_EQ(stillness.look(0, true, 0.5, 0.75), 2.5 / 16);
+  EXPECT_EQ(stillness.seconds(), 2.5 / 16);
+  stillness.look(1, true, 0.5, 0.5);
+  EXPECT_EQ(stillness.look(1, true, 0.5), 0.5);
+}
+
 TEST(Stillness, WithoutWork_NothingIsStill) {
   Stillness stillness;
   stillness.look(0, true, 0.5);
