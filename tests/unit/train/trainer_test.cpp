@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -93,6 +94,30 @@ TEST_F(Run, InterruptedRightAfterASave_DoesNotSaveAgain) {
   EXPECT_TRUE(outcome->interrupted);
   EXPECT_EQ(outcome->steps, 2U);
   EXPECT_THAT(witness_.checkpoints, testing::ElementsAre("checkpoint-2"));
+}
+
+/// One of its threads may still be inside, and come out while statics and libraries are taken down.
+TEST_F(Run, ThatLostADevice_LeavesWithoutDestructors) {
+  const auto card = [](const std::string& name, const std::string& more) {
+    return name +
+           ": {flops: {fp32: 4e15, bf16: 4e15}, memory_bytes: 1e9, memory_bandwidth: 4e15, link_up: 4e12, "
+           "link_down: 4e12, link_latency: 0, jitter: 0" +
+           more + "}\n";
+  };
+  const std::string cards = (folder_ / "cards.yaml").string();
+  test::put(cards, card("good", "") + card("bad", ", fail_at: 'error@compute:1'"));
+  constexpr int kDestroyed = 77;
+  constexpr int kLeft = 3;
+  const auto run_on = [this](const std::string& devices) {
+    std::atexit([] { ::_exit(kDestroyed); });
+    config_.devices = devices;
+    config_.max_steps = 1;
+    config_.save_steps = 0;
+    std::exit(run().ok() ? kLeft : 1);
+  };
+  EXPECT_EXIT(run_on("emulated:" + cards + "#good"), testing::ExitedWithCode(kDestroyed), "");
+  fs::remove_all(out_);
+  EXPECT_EXIT(run_on("emulated:" + cards + "#bad,emulated:" + cards + "#good"), testing::ExitedWithCode(kLeft), "");
 }
 
 TEST_F(Run, FewerSamplesThanAStepAsksFor_AnnouncesStepsAsTheyAre) {

@@ -1,7 +1,11 @@
 #include "trainer.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
@@ -27,20 +31,20 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// In reach of a pointer, so that leak checkers know.
-void keep_to_the_end(std::unique_ptr<devices::Device> device) {
-  static auto* const kept = new std::vector<std::unique_ptr<devices::Device>>();
-  kept->push_back(std::move(device));
+/// Libraries and statics are left as they are.
+void leave_as_it_is(int status, void* /*unused*/) {
+  std::fflush(nullptr);
+  ::_exit(status);
 }
 
 }  // namespace
 
-/// A device that hangs may hold threads for ever: lost ones are not closed, they end with the program.
-Trainer::~Trainer() {
-  if (executor_ == nullptr) return;
-  const std::vector<partition::DeviceIndex> lost = executor_->lost_devices();
-  executor_.reset();
-  for (const partition::DeviceIndex device : lost) keep_to_the_end(std::move(machine_.pool[device].device));
+void Trainer::close(std::unique_ptr<Trainer> trainer) {
+  if (trainer->executor_ == nullptr || trainer->executor_->lost_devices().empty()) return;
+  static auto* const kept = new std::vector<std::unique_ptr<Trainer>>();  // in reach, so that leak checkers know
+  kept->push_back(std::move(trainer));
+  // Called before all that was registered earlier, such as destructors.
+  static_cast<void>(::on_exit(leave_as_it_is, nullptr));
 }
 
 absl::StatusOr<RunOutcome> Trainer::run() {

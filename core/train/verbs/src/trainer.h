@@ -25,11 +25,15 @@ class Trainer {
  public:
   Trainer(const Config& config, RunObserver& observer, StopRequest& stop)
       : config_(config), observer_(observer), stop_(stop) {}
-  ~Trainer();
+  ~Trainer() { executor_.reset(); }  // before what it was given
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
   absl::StatusOr<RunOutcome> run();
+  /// After run(). One that lost a device stays until the program ends, which then ends without taking down what threads
+  /// may use: a device that hangs holds some of them for ever, and one that was only late gives them back at any
+  /// moment, into weights, gradients and the pool of threads.
+  static void close(std::unique_ptr<Trainer> trainer);
 
  private:
   absl::Status open();

@@ -1,6 +1,7 @@
 // The verbs other than train.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "answer.h"
@@ -21,11 +22,22 @@
 
 namespace rondo::train {
 
+namespace {
+
+absl::StatusOr<RunOutcome> run_to_its_end(const Config& config, RunObserver& observer, StopRequest& stop) {
+  auto trainer = std::make_unique<Trainer>(config, observer, stop);
+  absl::StatusOr<RunOutcome> outcome = trainer->run();
+  Trainer::close(std::move(trainer));
+  return outcome;
+}
+
+}  // namespace
+
 absl::StatusOr<RunOutcome> run_training(const Config& config, RunObserver& observer, StopRequest& stop) {
-  if (config.dry_run) return Trainer(config, observer, stop).run();
+  if (config.dry_run) return run_to_its_end(config, observer, stop);
   TensorboardReporter tensorboard(config, observer);
   RunRecorder recorder(config, tensorboard);
-  absl::StatusOr<RunOutcome> outcome = Trainer(config, recorder, stop).run();
+  absl::StatusOr<RunOutcome> outcome = run_to_its_end(config, recorder, stop);
   recorder.end(outcome);
   return outcome;
 }
