@@ -277,6 +277,38 @@ TEST(Resume, OfAnotherArchitecture_IsRefusedNamingIt) {
   EXPECT_THAT(outcome.err, HasSubstr(R"(made with model_type: "llama", this run has "mistral")"));
 }
 
+/// An adapter means nothing over other weights, whatever their names and shapes. Where the same ones lie, in what files
+/// and of which width, does not matter.
+TEST(Resume, OverAnotherBase_IsRefusedNamingBoth) {
+  const Workspace workspace;
+  for (const char* seed : {"1", "2"}) {
+    const Outcome made = workspace.run({"init", "--arch=qwen3", std::string("--output_dir=base") + seed,
+                                        "--hidden_size=32", "--num_hidden_layers=1", std::string("--seed=") + seed});
+    ASSERT_EQ(made.status, 0) << made.err;
+  }
+  ASSERT_EQ(workspace.run({"export", "--model=base1", "--output=one.gguf", "--quantization=f32"}).status, 0);
+  const auto run = [&](const std::string& base, const Words& more) {
+    Words words = train(more);
+    std::ranges::replace(words, std::string("model"), base);
+    return workspace.run(words);
+  };
+  const Outcome begun = run("base1", {"--max_steps=1"});
+  ASSERT_EQ(begun.status, 0) << begun.err;
+  const Outcome other = run("base2", {"--max_steps=2", "--resume_from_checkpoint"});
+  EXPECT_EQ(other.status, 2) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("over other weights than those of base2"));
+  EXPECT_THAT(other.err, HasSubstr("lay in base1"));
+  fs::rename(workspace.path("base1"), workspace.path("moved"));
+  const Outcome moved = run("moved", {"--max_steps=2", "--resume_from_checkpoint"});
+  EXPECT_EQ(moved.status, 0) << moved.err;
+  const Outcome exported = run("one.gguf", {"--max_steps=3", "--resume_from_checkpoint"});
+  EXPECT_EQ(exported.status, 0) << exported.err;
+  // Checkpoints of early versions do not tell.
+  workspace.edit("out/checkpoint-3/trainer_state.json", "\"base\": {", "\"of_another_version\": {");
+  const Outcome early = run("base2", {"--max_steps=4", "--resume_from_checkpoint"});
+  EXPECT_EQ(early.status, 0) << early.err;
+}
+
 TEST(Resume, WithFewerTrainedBlocks_IsRefusedNamingTheSetting) {
   const Workspace workspace;
   ASSERT_EQ(workspace.run(train({"--max_steps=2", "--finetuning_type=freeze"})).status, 0);
@@ -285,8 +317,9 @@ TEST(Resume, WithFewerTrainedBlocks_IsRefusedNamingTheSetting) {
   const Outcome outcome = workspace.run(train(fewer));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("the checkpoint was made with freeze_trainable_layers: 2, this run has 1"));
-  // Checkpoints of early versions do not tell the setting.
+  // Checkpoints of early versions tell neither the setting nor which weights were left as they were.
   workspace.edit("out/checkpoint-2/trainer_state.json", "freeze_trainable_layers", "of_another_version");
+  workspace.edit("out/checkpoint-2/trainer_state.json", "\"base\": {", "\"of_another_version\": {");
   const Outcome early = workspace.run(train(fewer));
   EXPECT_EQ(early.status, 2);
   EXPECT_THAT(early.err, HasSubstr("belongs to nothing that this run trains"));

@@ -67,6 +67,7 @@ Json callbacks_json(const TrainerState& state) {
               {"settings", state.settings}};
   if (!state.plan.is_null()) own["plan"] = state.plan;
   if (!state.contents.empty()) own["contents"] = state.contents;
+  if (!state.base_weights.empty()) own["base"] = {{"model", state.base_model}, {"weights", state.base_weights}};
   if (state.scales_loss) {
     own["overflowed_steps"] = state.overflowed_steps;
     own["loss_scale"] = state.course.now.loss_scale;
@@ -250,6 +251,12 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::filesystem::path& fol
       state.contents[file] = hash.get<std::string>();
     }
   }
+  const auto base_text = [base = member(own, "base")](const char* key) {
+    const Json* found = member(base, key);
+    return found != nullptr && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  state.base_model = base_text("model");
+  state.base_weights = base_text("weights");
   if (own->contains("numerics_class") && (*own)["numerics_class"].is_string()) {
     state.numerics_class = (*own)["numerics_class"].get<std::string>();
   }

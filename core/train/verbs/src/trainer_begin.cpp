@@ -10,6 +10,7 @@
 #include "rondo/base/status.h"
 #include "rondo/devices/host_memory.h"
 #include "rondo/devices/thread_pool.h"
+#include "rondo/train/base_weights.h"
 #include "rondo/train/checkpoint_folders.h"
 #include "rondo/train/config_text.h"
 #include "rondo/train/host_account.h"
@@ -159,6 +160,10 @@ absl::Status Trainer::lay_out_steps() {
   state_.settings = course_of(config_);
   state_.settings["model_type"] = model_.architecture->config().model_type;
   add_method(model_.architecture->method(), state_.settings);
+  if (model_.files) {
+    state_.base_model = model_.folder.string();
+    state_.base_weights = base_fingerprint(*model_.architecture, *model_.files);
+  }
   state_.numerics_class = machine_.numerics_class;
   state_.early_stopping = {config_.early_stopping_patience, config_.early_stopping_threshold};
   state_.train_batch_size = config_.per_device_train_batch_size;
@@ -208,6 +213,12 @@ absl::Status Trainer::find_checkpoint() {
       return invalid_input("{}: the checkpoint was made with {}: {}, this run has {}", folder.string(), key,
                            state.settings[key].dump(), value.dump());
     }
+  }
+  if (!state.base_weights.empty() && !state_.base_weights.empty() && state.base_weights != state_.base_weights) {
+    return invalid_input(
+        "{}: the checkpoint was trained over other weights than those of {}: set model_name_or_path to the model that "
+        "it was trained over, which lay in {}",
+        folder.string(), state_.base_model, state.base_model);
   }
   if (state.numerics_class != state_.numerics_class) {
     early_notes_.push_back(

@@ -7,7 +7,8 @@
 //   best_metric, best_global_step, best_model_checkpoint, stateful_callbacks.EarlyStoppingCallback: as transformers has
 //   them; stateful_callbacks.Rondo.attributes: {updates, skipped_steps, samples, numerics_class, settings}, in fp16
 //   also {overflowed_steps, loss_scale, good_steps}, and of the step before {updates_before, loss_scale_before};
-//   contents: of the checkpoint's files of tensors a hash of names and numbers (checkpoint.h)
+//   contents: of the checkpoint's files of tensors a hash of names and numbers (checkpoint.h);
+//   base: {model, weights}, where the weights that are not trained came from, and what tells them from others
 #pragma once
 
 #include <cstdint>
@@ -67,6 +68,8 @@ struct TrainerState {
   std::string numerics_class;
   nlohmann::ordered_json plan;                  // null: every plan gives the same bits
   std::map<std::string, std::string> contents;  // by file: hash of its tensors; checkpoints of early versions have none
+  std::string base_model;                       // where it lay when the checkpoint was made
+  std::string base_weights;                     // base_weights.h; empty: all are trained, or an early version
   BestEvaluation best;
   EarlyStopping early_stopping;
   bool scales_loss = false;  // fp16
