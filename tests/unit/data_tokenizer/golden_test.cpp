@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "rondo/data/tokenizer.h"
 #include "string_maker.h"
@@ -94,6 +95,27 @@ TEST_P(Golden, TenThousandStrings_AreTheLibrarys) {
     ASSERT_EQ(hash_of_rest(*tokenizer, encoded, ranges_count), hashes[kCount + i / kEvery])
         << "the ranges or the decoded text of string " << i << " '" << text << "' differ: " << described(encoded) << "'"
         << tokenizer->decode(encoded.ids, false) << "'";
+  }
+}
+
+/// tests/reference/tokenizer/make_emptied.py writes these strings, and what the library makes of them.
+TEST(EmptiedTokens, Strings_AreTheLibrarys) {
+  for (const char* kind : {"plain", "single_word"}) {
+    const std::string folder = std::string(RONDO_TEST_DATA "/tokenizer_emptied/") + kind;
+    const auto tokenizer = Tokenizer::load(Documents(folder));
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+    std::ifstream in(folder + "/golden.json");
+    const auto cases = nlohmann::json::parse(in);
+    ASSERT_EQ(cases.size(), 60U);
+    for (const auto& one : cases) {
+      const Encoded encoded = tokenizer->encode(one["text"].get<std::string>(), true);
+      EXPECT_EQ(encoded.ids, one["ids"].get<std::vector<TokenId>>()) << kind << one["text"] << described(encoded);
+      ASSERT_EQ(encoded.ranges.size(), one["ranges"].size()) << kind << one["text"];
+      for (std::size_t i = 0; i < encoded.ranges.size(); ++i) {
+        EXPECT_EQ(encoded.ranges[i].begin, one["ranges"][i][0]) << kind << one["text"] << described(encoded);
+        EXPECT_EQ(encoded.ranges[i].end, one["ranges"][i][1]) << kind << one["text"] << described(encoded);
+      }
+    }
   }
 }
 

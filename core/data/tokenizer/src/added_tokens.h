@@ -58,7 +58,9 @@ class AddedTokens {
   /// Errors: InvalidArgument when two tokens look for the same text.
   absl::Status add(AddedToken token);
 
-  /// Cuts the tokens out of every piece that is none: those looked for in the original or in the normalized text.
+  /// Cuts the tokens out of every piece that is none: those looked for in the original or in the normalized text. A
+  /// token of which the normalizer leaves nothing is found between any two characters and takes none of them, so that
+  /// each stands alone, as `tokenizers` has it.
   void split(Pieces& pieces, bool normalized) const;
 
   const AddedToken* find(TokenId id) const;
@@ -66,12 +68,14 @@ class AddedTokens {
   const std::map<TokenId, AddedToken>& all() const { return tokens_; }
 
  private:
-  void split_piece(const Piece& piece, const TokenTrie& trie, std::vector<Piece>& out) const;
+  void split_piece(const Piece& piece, const TokenTrie& trie, std::optional<TokenId> emptied,
+                   std::vector<Piece>& out) const;
 
   std::map<TokenId, AddedToken> tokens_;
   std::map<std::string, TokenId, std::less<>> by_content_;
   TokenTrie raw_;
   TokenTrie normalized_;
+  std::optional<TokenId> emptied_;  // of which normalizing leaves nothing
 };
 
 }  // namespace rondo::data::tok
