@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "helpers.h"
+#include "rondo/model/stored_weights.h"
 
 namespace rondo::model {
 namespace {
@@ -163,6 +164,36 @@ TEST(HasOwnHead, OnlyOneOfOtherNumbers_Counts) {
     config.tie_word_embeddings = true;
     EXPECT_EQ(has_own_head(config, *TensorFiles::open_model(golden / name / "model")), own) << name;
   }
+}
+
+/// As transformers loads it.
+TEST(OpenWeights, TiedModelWithTheHeadAlone_HasAnEmbedding) {
+  const std::filesystem::path golden = std::filesystem::path(RONDO_TEST_DATA) / "golden/qwen3_tied/model";
+  const ModelConfig config = *load_config(golden);
+  ASSERT_TRUE(config.tie_word_embeddings);
+  const auto whole = open_weights(config, golden);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const TensorView* embedding = whole->find("model.embed_tokens.weight");
+  ASSERT_NE(embedding, nullptr);
+  std::vector<TensorToWrite> tensors;
+  std::vector<const TensorView*> views;
+  for (const auto& [name, view] : whole->tensors()) {
+    if (name == "lm_head.weight") continue;
+    tensors.push_back({&view == embedding ? "lm_head.weight" : name, view.type, view.shape});
+    views.push_back(&view);
+  }
+  const std::filesystem::path folder = fresh_folder();
+  const absl::Status written =
+      write_safetensors(folder / "model.safetensors", tensors, {},
+                        [&](std::size_t i, const TensorSink& sink) { return sink(views[i]->data); });
+  ASSERT_TRUE(written.ok()) << written;
+  const auto files = open_weights(config, folder);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const absl::Status checked = check_model_tensors(config, *files);
+  EXPECT_TRUE(checked.ok()) << checked;
+  const TensorView* found = files->find("model.embed_tokens.weight");
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(std::ranges::equal(found->data, embedding->data));
 }
 
 TEST(CheckAdapterTensors, FactorsOfTheTargets_AreExpected) {

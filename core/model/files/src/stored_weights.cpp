@@ -11,8 +11,24 @@
 
 namespace rondo::model {
 
+namespace {
+
+/// Of a tied model some files have the head alone: then it is the embedding.
+void find_embedding(const ModelConfig& config, TensorFiles& files) {
+  const std::string name = name_prefix(config) + "embed_tokens.weight";
+  const TensorView* head = files.find("lm_head.weight");
+  if (!config.tie_word_embeddings || head == nullptr || files.find(name) != nullptr) return;
+  TensorView embedding = *head;
+  embedding.name = name;
+  files.erase("lm_head.weight");
+  files.add(std::move(embedding));
+}
+
+}  // namespace
+
 absl::StatusOr<TensorFiles> open_weights(const ModelConfig& config, const std::filesystem::path& folder) {
   RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_model(folder));
+  find_embedding(config, files);
   RONDO_RETURN_IF_ERROR(unstack_experts(config, files));
   RONDO_RETURN_IF_ERROR(split_tensors(joined_weights(config), files));
   part_pairs(paired_weights(config), files);
