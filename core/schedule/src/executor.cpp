@@ -299,7 +299,8 @@ class StepExecutor::Impl {
     const partition::MachineShape machine = at_pace(parts_, pace_.factors());
     std::string note = describe_pace(number_of(job), pace_, machine);
     predict_anew(parts_, machine, plan_);
-    absl::StatusOr<partition::Plan> plan = plan_over_rest(parts_, machine, lost_);
+    absl::StatusOr<partition::Plan> plan =
+        plan_over_rest(parts_, machine, lost_, std::max(promised_host(parts_), plan_.host_peak_bytes));
     constexpr double kWorthIt = 0.97;  // of the step
     const double now = plan_.predicted.step_seconds;
     if (plan.ok() && plan->predicted.step_seconds < kWorthIt * now) {
@@ -308,7 +309,7 @@ class StepExecutor::Impl {
       plan_ = *std::move(plan);
       replan_ = true;
     } else {
-      note += " no other plan would be quicker";
+      note += " no other plan within what was announced of main memory would be quicker";
     }
     notes_.push_back(std::move(note));
   }
@@ -451,10 +452,12 @@ class StepExecutor::Impl {
       take_news(jobs_[begun_[0].which]);
     }
     if (std::ranges::count(lost_, true) != losses_planned_for_) {
-      absl::StatusOr<partition::Plan> rest = plan_over_rest(parts_, at_pace(parts_, pace_.factors()), lost_);
+      std::string note;
+      absl::StatusOr<partition::Plan> rest = plan_after_loss(parts_, at_pace(parts_, pace_.factors()), lost_, note);
       if (!rest.ok())
         return give_up(
             with_context(rest.status(), fmt::format("step {}: {}", number_of(jobs_[begun_[0].which]), last_loss_)));
+      if (!note.empty()) notes_.push_back(std::move(note));
       plan_ = *std::move(rest);
       losses_planned_for_ = std::ranges::count(lost_, true);
     }

@@ -34,8 +34,9 @@ void predict_anew(const ExecutorParts& parts, const partition::MachineShape& mac
 }
 
 absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const partition::MachineShape& machine,
-                                               const std::vector<bool>& lost) {
+                                               const std::vector<bool>& lost, Bytes host) {
   partition::MachineShape rest = machine;
+  rest.host_budget_bytes = std::min(machine.host_budget_bytes, host);
   std::vector<DeviceIndex> left;
   rest.devices.clear();
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
@@ -59,6 +60,26 @@ absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const
     resident[left[i]] = partition::residents_of(*plan, static_cast<DeviceIndex>(i));
   }
   plan->resident = std::move(resident);
+  return plan;
+}
+
+Bytes promised_host(const ExecutorParts& parts) {
+  const Bytes announced = parts.plan->host_peak_bytes;
+  return announced > 0 ? announced : parts.recovery.machine.host_budget_bytes;
+}
+
+absl::StatusOr<partition::Plan> plan_after_loss(const ExecutorParts& parts, const partition::MachineShape& machine,
+                                                const std::vector<bool>& lost, std::string& note) {
+  note.clear();
+  const Bytes promised = promised_host(parts);
+  absl::StatusOr<partition::Plan> plan = plan_over_rest(parts, machine, lost, promised);
+  if (plan.status().code() != absl::StatusCode::kResourceExhausted || promised >= machine.host_budget_bytes)
+    return plan;
+  plan = plan_over_rest(parts, machine, lost, machine.host_budget_bytes);
+  if (plan.ok() && plan->host_peak_bytes > promised) {
+    note = fmt::format("the plan without the lost devices takes {} of main memory, {} were announced",
+                       format_bytes(plan->host_peak_bytes), format_bytes(promised));
+  }
   return plan;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "pace.h"
+#include "rondo/base/units.h"
 #include "rondo/partition/plan.h"
 #include "rondo/schedule/executor.h"
 
@@ -16,11 +17,19 @@ namespace rondo::schedule {
 /// The machine of `parts` with devices that take longer than their profiles say, by device.
 partition::MachineShape at_pace(const ExecutorParts& parts, const std::vector<double>& factors);
 
-/// The best plan over the devices of `machine` that are not `lost`, which keep their indices. The same reduction
-/// groups, so that it gives the same bits. Errors: Unavailable when none is left, ResourceExhausted when the plan does
-/// not fit them.
+/// The best plan over the devices of `machine` that are not `lost`, which keep their indices, with no more of main
+/// memory than `host`. The same reduction groups, so that it gives the same bits. Errors: Unavailable when none is
+/// left, ResourceExhausted when the plan does not fit them.
 absl::StatusOr<partition::Plan> plan_over_rest(const ExecutorParts& parts, const partition::MachineShape& machine,
-                                               const std::vector<bool>& lost);
+                                               const std::vector<bool>& lost, Bytes host);
+
+/// What the run has announced of main memory.
+Bytes promised_host(const ExecutorParts& parts);
+
+/// The same after a loss: within what was announced, and only where nothing fits there beyond it. `note`: says how much
+/// that is, else empty.
+absl::StatusOr<partition::Plan> plan_after_loss(const ExecutorParts& parts, const partition::MachineShape& machine,
+                                                const std::vector<bool>& lost, std::string& note);
 
 /// `plan` as it comes out on `machine`: its slots' seconds and its prediction.
 void predict_anew(const ExecutorParts& parts, const partition::MachineShape& machine, partition::Plan& plan);
