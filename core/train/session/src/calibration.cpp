@@ -209,6 +209,14 @@ bool calibrate(const model::Architecture& model, const Loader::Lengths& lengths,
   return measures;
 }
 
+Bytes watching_bytes(const model::Architecture& model, std::uint32_t microbatches, const Machine& machine) {
+  if (std::ranges::none_of(machine.pool, is_real)) return 0;
+  // A copy of the trace, by visit, and what is made of it, in a list that grows by doubling.
+  constexpr Bytes kOfProgram = sizeof(schedule::TraceSpan) + 2 * sizeof(void*) + sizeof(schedule::ProgramTime) * 3 / 2;
+  const std::size_t programs = 2 * model.layers().size() * microbatches;  // forward and back
+  return std::min(programs, kWatchedPrograms) * kOfProgram;
+}
+
 ProgramWatch::ProgramWatch(const model::Architecture& model, const PlannedRun& run, const Machine& machine)
     : model_(model), run_(run), machine_(machine) {
   std::set<std::size_t> used;
@@ -236,7 +244,7 @@ void ProgramWatch::step(const partition::Plan& plan, const std::string& name,
     if (time.microbatch >= buckets.size() || buckets[time.microbatch] == 0) continue;
     Seen& seen = member->seen[{time.program_class, time.phase, time.keep}];
     seen.cost = time.cost(run_.shape);
-    seen.seconds.push_back(time.seconds * run_.work.microbatch_tokens / buckets[time.microbatch]);
+    seen.seconds.add(time.seconds * run_.work.microbatch_tokens / buckets[time.microbatch]);
   }
 }
 
@@ -247,10 +255,8 @@ devices::MeasuredSpeeds ProgramWatch::rates(std::size_t member) const {
   if (watched == members_.end() || watched->steps < kLeastSteps) return speeds;
   std::vector<partition::ObservedProgram> programs;
   for (const auto& entry : watched->seen) {
-    std::vector<double> seconds = entry.second.seconds;
-    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-    std::nth_element(seconds.begin(), middle, seconds.end());
-    programs.push_back({&entry.second.cost, *middle, static_cast<double>(seconds.size())});
+    const SpreadSample& seconds = entry.second.seconds;
+    programs.push_back({&entry.second.cost, seconds.median(), static_cast<double>(seconds.seen())});
   }
   const partition::DeviceShape& device = machine_.shape.devices[member];
   for (const auto& [shape, rate] : partition::fit_rates(programs, device, run_.work.dtype).list()) {

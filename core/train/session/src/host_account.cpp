@@ -11,6 +11,7 @@
 #include "rondo/offload/optimizer_state.h"
 #include "rondo/schedule/batch.h"
 #include "rondo/schedule/programs.h"
+#include "rondo/train/calibration.h"
 #include "rondo/train/weights.h"
 
 namespace rondo::train {
@@ -182,6 +183,7 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   }
   libraries += kFloatProducts + (model.method().trains_expert_factors() ? kExpertAdapters : 0);
   const absl::Status counted = count_scratch(model, lengths, tried, chooses_codes(config), machine, libraries);
+  libraries += watching_bytes(model, config.gradient_accumulation_steps, machine);
   machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries);
   return counted;
 }

@@ -22,9 +22,6 @@
 namespace rondo::train {
 namespace {
 
-// Of a device in a step: enough of a long step says what its programs take.
-constexpr std::size_t kWatchedPrograms = 8192;
-
 using Clock = std::chrono::steady_clock;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {

@@ -16,8 +16,16 @@
 #include "rondo/model/architecture.h"
 #include "rondo/schedule/program_times.h"
 #include "rondo/train/session.h"
+#include "rondo/train/spread_sample.h"
 
 namespace rondo::train {
+
+/// Programs of a step whose times are seen: enough of a long step says what its programs take.
+inline constexpr std::size_t kWatchedPrograms = 8192;
+
+/// What looking at a step's programs takes of main memory, for a moment after each step. 0 where nobody looks: pools
+/// without real devices.
+Bytes watching_bytes(const model::Architecture& model, std::uint32_t microbatches, const Machine& machine);
 
 using TellUser = std::function<void(const std::string&)>;
 
@@ -51,7 +59,7 @@ class ProgramWatch {
   using Program = std::tuple<std::uint32_t, model::Phase, model::Keep>;  // class of the layer
   struct Seen {
     partition::PhaseCost cost;
-    std::vector<double> seconds;  // of as many tokens as the plan's microbatches have
+    SpreadSample seconds;  // of as many tokens as the plan's microbatches have
   };
   struct Member {
     std::size_t index = 0;  // in the pool
