@@ -93,6 +93,22 @@ TEST(HostLimit, OfVeryManySamples_IsWhatTheRunAnnounces) {
   EXPECT_LE(metrics_of(workspace, "out").back()["memory"]["host"], announced + 1.3 * 1048576);
 }
 
+/// What belongs to each of very many small blocks is as much as their numbers.
+TEST(HostLimit, OfManyBlocks_IsWhatTheRunAnnounces) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's own memory counts as the program's";
+  const Workspace workspace;
+  const Outcome made = workspace.run(
+      {"init", "--arch=qwen3", "--output_dir=deep", "--hidden_size=32", "--num_hidden_layers=80", "--dtype=fp32"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  Words words = train({"--max_steps=2", "--save_steps=1", "--cutoff_len=32"});
+  std::ranges::replace(words, std::string("model"), std::string("deep"));
+  const Outcome outcome = workspace.run(words);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double announced = announced_host(outcome.err);
+  ASSERT_GT(announced, 0) << outcome.err;
+  EXPECT_LE(metrics_of(workspace, "out").back()["memory"]["host"], announced + 1048576);
+}
+
 /// Longer than every microbatch of the first pass are, with the second sample, the pair that shuffling brings together
 /// later, and a sample for evaluation.
 TEST(Plan, OfARunWithLongerMicrobatchesLater_SaysWhatItTakes) {

@@ -18,11 +18,13 @@ namespace rondo::train {
 namespace {
 
 /// What a process comes to hold beside all that is planned: stacks, heaps.
-constexpr Bytes kThreadsAndCaches = 768_KiB;
+constexpr Bytes kThreadsAndCaches = 640_KiB;
 /// The same for each device that computes with the processor, and more where products are prepared. Seen, with the
 /// above: about 1 MiB for one device, 0.2 to 0.5 for each other.
 constexpr Bytes kOfDevice = 256_KiB;
 constexpr Bytes kOfPreparing = 128_KiB;
+/// Threads that carry over a card's link. Seen of pools of 16 and 20 cards.
+constexpr Bytes kOfLink = 40_KiB;
 /// oneDNN's code for fp32 products, on processors with AVX2; with AVX-512 DeviceCaps::library_bytes more.
 constexpr Bytes kFloatProducts = 1536_KiB;
 
@@ -37,6 +39,10 @@ constexpr Bytes kTensor = 400;
 constexpr Bytes kTrainedTensor = 870;
 constexpr Bytes kMoment = 330;
 constexpr Bytes kWrittenTensor = 370;
+
+/// Half a block in plans, programs' chains and what is in order to be written; seen over models of 2 to 96 small
+/// blocks, full and LoRA: 17 to 22 KiB.
+constexpr Bytes kLayer = 22_KiB;
 
 /// Of what LoRA's products take: without it there are fewer of them, with experts more, whose products are prepared for
 /// any number of rows, and with adapters of these still more. Seen.
@@ -89,8 +95,13 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
       taken.emplace_back(purpose, bytes - had);
     }
   }
-  const auto of_each = std::make_shared<const partition::MemoryTable>(std::move(taken));
-  for (const std::size_t i : computing) machine.shape.devices[i].host_taken = of_each;
+  const auto of_each = std::make_shared<const partition::MemoryTable>(taken);
+  taken.front().second += kOfLink;
+  const auto of_cards = std::make_shared<const partition::MemoryTable>(std::move(taken));
+  for (const std::size_t i : computing) {
+    partition::DeviceShape& device = machine.shape.devices[i];
+    device.host_taken = device.unified_memory ? of_each : of_cards;
+  }
   return absl::OkStatus();
 }
 
@@ -113,10 +124,10 @@ absl::StatusOr<Bytes> count_drivers(const Loader::Lengths& lengths, const TryPro
   return machine.opened_drivers + now - std::min(now, before);
 }
 
-/// What models of thousands of small tensors (experts') take beside their numbers.
+/// What models of thousands of small tensors (experts'), or of many blocks, take beside their numbers.
 Bytes of_tensors(const Config& config, const model::Architecture& model) {
   const offload::OptimizerSettings optimizer = optimizer_of(config);
-  Bytes bytes = 0;
+  Bytes bytes = kLayer * model.layers().size();
   for (const model::Parameter& parameter : model.parameters()) {
     bytes += parameter.trained ? kTrainedTensor : kTensor;
     if (!parameter.trained) continue;
