@@ -37,7 +37,8 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "glm4": MODEL_ARCH.GLM4, "lfm2": MODEL_ARCH.LFM2, "glm4_moe": MODEL_ARCH.GLM4_MOE,
          "ernie4_5_moe": MODEL_ARCH.ERNIE4_5_MOE, "lfm2_moe": MODEL_ARCH.LFM2MOE,
          "qwen3_5_text": MODEL_ARCH.QWEN35, "qwen3_5_moe_text": MODEL_ARCH.QWEN35MOE, "qwen3_next": MODEL_ARCH.QWEN3NEXT,
-         "glm": MODEL_ARCH.CHATGLM}
+         "glm": MODEL_ARCH.CHATGLM,
+         **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"), MODEL_ARCH.DEEPSEEK2)}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
 FAILURES = []
@@ -143,6 +144,39 @@ def queries_and_gate(config, tensors):
         parted[name.replace("in_proj_qkvz", "in_proj_qkv")] = np.concatenate(parts[:3])
         parted[name.replace("in_proj_qkvz", "in_proj_z")] = np.ascontiguousarray(parts[3])
     return parted
+
+
+def keys_and_values(config, tensors):
+    """Of a latent, head by head and those of keys transposed, as the package's converter has them."""
+    if "kv_lora_rank" not in config:
+        return tensors
+    parted = {}
+    for name, weights in tensors.items():
+        if not name.endswith("kv_b_proj.weight"):
+            parted[name] = weights
+            continue
+        by_heads = weights.reshape(config["num_attention_heads"], -1, weights.shape[-1])
+        keys, values = np.split(by_heads, [config["qk_nope_head_dim"]], axis=1)
+        parted[name.replace("kv_b_proj", "k_b_proj")] = np.ascontiguousarray(keys.swapaxes(1, 2))
+        parted[name.replace("kv_b_proj", "v_b_proj")] = np.ascontiguousarray(values)
+    return parted
+
+
+def keys_of_latent(config, prefix):
+    """What the package's converter writes of attention by a latent."""
+    rank, turned = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    experts = "n_routed_experts" in config
+    width = config["moe_intermediate_size"] if experts else config["intermediate_size"]
+    wanted = {"attention.head_count_kv": 1, "attention.key_length": rank + turned, "attention.value_length": rank,
+              "attention.key_length_mla": config["qk_nope_head_dim"] + turned, "attention.value_length_mla": config["v_head_dim"],
+              "attention.q_lora_rank": config["q_lora_rank"], "attention.kv_lora_rank": rank, "rope.dimension_count": turned,
+              "expert_feed_forward_length": width, "expert_shared_count": config.get("n_shared_experts", 0),
+              "leading_dense_block_count": config.get("first_k_dense_replace", 1 if experts else config["num_hidden_layers"])}
+    if experts:
+        softmax = config["model_type"] == "deepseek_v2"
+        wanted.update({"expert_gating_func": 1 if softmax else 2, "expert_weights_norm": not softmax and config["norm_topk_prob"],
+                       "expert_weights_scale": np.float32(config["routed_scaling_factor"])})
+    return {f"{prefix}.{key}": number for key, number in wanted.items()}
 
 
 def expected_rows(config, name, weights):
@@ -275,11 +309,13 @@ def model(folder, quantization, pre, scratch):
         wanted[f"{prefix}.expert_feed_forward_length"] = config.get("moe_intermediate_size")
     if config["model_type"] in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next"):
         wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
+    if "kv_lora_rank" in config:
+        wanted.update(keys_of_latent(config, prefix))
     for key, expected in wanted.items():
         assert value(reader, key) == expected, f"{key}: {value(reader, key)}, expected {expected}"
     same_tokenizer(reader, folder, config)
     names = get_tensor_name_map(arch, config["num_hidden_layers"])
-    base = queries_and_gate(config, stacked(tensors_in(folder / "model.safetensors")))
+    base = keys_and_values(config, queries_and_gate(config, stacked(tensors_in(folder / "model.safetensors"))))
     found = {tensor.name: tensor for tensor in reader.tensors}
     if config["model_type"] == "gemma4_text":
         same_tensor(found.pop("rope_freqs.weight"), still_frequencies(config), "f32")

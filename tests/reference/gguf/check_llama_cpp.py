@@ -32,14 +32,20 @@ TOLERANCE_WITH_GELU = 5e-4
 ARCHS = ["llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3", "granite", "granitemoe", "olmo2", "olmo3", "gemma",
          "gemma2", "gemma3_text", "gemma4_text", "gemma4_text+experts", "gemma4_text+steep", "gemma4_text+experts+steep", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
          "seed_oss", "ernie4_5", "glm4", "lfm2", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text",
-         "qwen3_next", "internlm3", "iquestcoder", "helium", "glm", "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe"]
+         "qwen3_next", "internlm3", "iquestcoder", "helium", "glm", "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe",
+         "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"]
 # What readers take for granted: tied heads, as many heads of keys as of queries.
-OPTIONS = {"olmoe": ["--num_key_value_heads", 6], "dots1": ["--num_key_value_heads", 6], "gemma": ["--tie_word_embeddings", "true"], "gemma2": ["--tie_word_embeddings", "true"],
+# Attention by a latent: as many heads of keys as of queries. Readers apply no adapters to its layers but o_proj.
+LATENT = ["--num_key_value_heads", 6]
+BESIDE_LATENT = ["--lora_target", "o_proj,gate_proj,up_proj,down_proj"]
+OPTIONS = {"deepseek_v2": LATENT, "deepseek_v3": LATENT, "glm4_moe_lite": LATENT, "youtu": LATENT, "olmoe": ["--num_key_value_heads", 6], "dots1": ["--num_key_value_heads", 6], "gemma": ["--tie_word_embeddings", "true"], "gemma2": ["--tie_word_embeddings", "true"],
            "gemma3_text": ["--tie_word_embeddings", "true", "--num_hidden_layers", 7],
            "gemma4_text+experts": ["--moe_intermediate_size", 64, "--tie_word_embeddings", "true"],
            "gemma4_text+experts+steep": ["--moe_intermediate_size", 64]}
 TRAINED = {"gemma4_text+experts": ["--lora_target", "all", "--target_parameters", "experts.gate_up_proj"]}
 TRAINED["gemma4_text+experts+steep"] = TRAINED["gemma4_text+experts"]
+for latent in ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"):
+    TRAINED[latent] = BESIDE_LATENT
 PROMPT = "The quick brown fox, 3 times: naïve café?\n"
 
 
@@ -112,6 +118,13 @@ def with_own_numbers(folder, steep):
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
+def with_readers_epsilon(folder):
+    """Norms of a latent have 1e-6 in transformers, and what all others have in llama.cpp: here that is the same."""
+    config = config_of(folder)
+    if "kv_lora_rank" in config:
+        (pathlib.Path(folder) / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-6}))
+
+
 def looks_up_gelu(folder):
     config = config_of(folder)
     return "gelu" in (config.get("hidden_act") or config.get("hidden_activation") or "")
@@ -171,6 +184,7 @@ def main():
                 "--num_attention_heads", 6, "--num_key_value_heads", 2, "--num_hidden_layers", 4, "--seed", 7, "--dtype", "fp32",
                 *OPTIONS.get(arch, []))
             with_own_numbers(folder, "+steep" in arch)
+            with_readers_epsilon(folder)
             run(arguments.rondo, "train", "--model", folder, "--dataset", text, "--output_dir", adapter, "--max_steps", 3,
                 "--learning_rate", 1e-2, "--dtype", "fp32", "--devices", "cpu", *TRAINED.get(arch, []))
             try:

@@ -435,8 +435,7 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
 }
 
 TEST(CheckExpressible, OfAFamilyThatNoFilesAreWrittenOf_IsRefusedByItsName) {
-  for (const std::string family : {"glm4_moe_lite", "deepseek_v3", "deepseek_v2", "youtu", "hyperclovax", "mellum",
-                                   "solar_open", "exaone_moe", "minimax_m2", "afmoe"}) {
+  for (const std::string family : {"hyperclovax", "mellum", "solar_open", "exaone_moe", "minimax_m2", "afmoe"}) {
     model::InitOptions options;
     options.arch = family;
     const fs::path folder = fresh_folder() / "model";

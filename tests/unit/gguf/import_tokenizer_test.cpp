@@ -164,9 +164,9 @@ void add_small(Keys& keys, const std::string& pre) {
 TEST(ImportTokenizer, Cuts_DecideWhatIsMerged) {
   // Three digits are one piece, two, or each its own; a line end is never merged.
   const std::pair<const char*, std::vector<data::TokenId>> kCuts[] = {
-      {"gpt-2", {5, 2}},           {"llama-bpe", {4, 5, 2}},      {"qwen2", {3, 6, 2}},
-      {"smollm", {3, 6, 2}},       {"tekken", {4, 3, 6, 2}},      {"deepseek-v3", {5, 2}},
-      {"deepseek-llm", {3, 6, 2}}, {"deepseek-coder", {3, 6, 2}}, {"gpt-4o", {5, 2}}};
+      {"gpt-2", {5, 2}},        {"llama-bpe", {4, 5, 2}}, {"qwen2", {3, 6, 2}},        {"smollm", {3, 6, 2}},
+      {"tekken", {4, 3, 6, 2}}, {"deepseek-v3", {5, 2}},  {"deepseek-llm", {3, 6, 2}}, {"deepseek-coder", {3, 6, 2}},
+      {"gpt-4o", {5, 2}},       {"glm4", {5, 2}},         {"youtu", {3, 6, 2}},        {"kimi-k2", {5, 2}}};
   for (const auto& [name, ids] : kCuts) {
     Keys keys;
     add_small(keys, name);

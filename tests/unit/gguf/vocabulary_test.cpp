@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "cuts.h"
 #include "files.h"
 #include "reader.h"
 #include "rondo/base/file.h"
@@ -63,8 +64,27 @@ TEST(Splitting, CutAtBlanksThatAreNoMore_IsNone) {
   EXPECT_EQ(file->keys["tokenizer.ggml.add_space_prefix"], false);
 }
 
+TEST(Splitting, CutsOfSeveralSteps_HaveTheirNames) {
+  EXPECT_EQ(keys_of(folder_of("deepseek"))->keys["tokenizer.ggml.pre"], "deepseek-v3");
+  // As readers write them and others of the same meaning; one that differs has none.
+  Json tokenizer = Json::parse(*read_file(folder_of("deepseek") / "tokenizer.json"), nullptr, false);
+  for (const char* name : {"deepseek-llm", "deepseek-coder", "youtu", "kimi-k2"}) {
+    tokenizer["pre_tokenizer"] = Json::parse(cut_of(name).pre_tokenizer.dump());
+    tokenizer["pre_tokenizer"]["pretokenizers"].back().erase("trim_offsets");
+    tokenizer["model"]["ignore_merges"] = std::string_view(name) == "youtu";
+    const fs::path folder = test::fresh_folder();
+    test::put(folder / "tokenizer.json", tokenizer.dump());
+    absl::StatusOr<ReadFile> file = keys_of(folder);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(file->keys["tokenizer.ggml.pre"], name);
+  }
+  tokenizer["pre_tokenizer"]["pretokenizers"].back()["use_regex"] = true;
+  const fs::path folder = test::fresh_folder();
+  test::put(folder / "tokenizer.json", tokenizer.dump());
+  expect_refused(keys_of(folder).status(), {"tokenizer.json", "pre_tokenizer", "deepseek-v3"});
+}
+
 TEST(Splitting, UnnamedCut_IsRefused) {
-  expect_refused(keys_of(folder_of("deepseek")).status(), {"tokenizer.json", "pre_tokenizer"});
   expect_refused(keys_of(folder_of("gpt2")).status(), {"tokenizer.json", "pre_tokenizer"});  // puts a blank first
   expect_refused(keys_of(folder_of("folding")).status(), {"tokenizer.json", "normalizer"});
 }

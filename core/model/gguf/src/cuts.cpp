@@ -1,6 +1,7 @@
 // The patterns are those of the published tokenizer.json files that readers of GGUF imitate under these names.
 #include "cuts.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -19,7 +20,9 @@ enum class Way {
   kGpt4o,
   kDeepseekLlm,
   kDeepseekCoder,
-  kDeepseekV3
+  kDeepseekV3,
+  kYoutu,
+  kKimi
 };
 
 struct Named {
@@ -28,7 +31,7 @@ struct Named {
 };
 
 /// The first name of each way is the one that this program writes.
-constexpr std::array<Named, 28> kNames = {{{"gpt-2", Way::kWords},
+constexpr std::array<Named, 33> kNames = {{{"gpt-2", Way::kWords},
                                            {"phi-2", Way::kWords},
                                            {"mpt", Way::kWords},
                                            {"olmo", Way::kWords},
@@ -55,7 +58,12 @@ constexpr std::array<Named, 28> kNames = {{{"gpt-2", Way::kWords},
                                            {"gpt-4o", Way::kGpt4o},
                                            {"deepseek-llm", Way::kDeepseekLlm},
                                            {"deepseek-coder", Way::kDeepseekCoder},
-                                           {"deepseek-v3", Way::kDeepseekV3}}};
+                                           {"deepseek-v3", Way::kDeepseekV3},
+                                           {"joyai-llm", Way::kDeepseekV3},
+                                           {"glm4", Way::kLlama3},
+                                           {"chatglm-bpe", Way::kLlama3},
+                                           {"youtu", Way::kYoutu},
+                                           {"kimi-k2", Way::kKimi}}};
 
 /// Letters with case, as the published file lists them; by their numbers, since editors compose some of them.
 constexpr std::string_view kCasedLetters =
@@ -70,6 +78,18 @@ constexpr std::string_view kCasedLetters =
     "\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3"
     "\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943";
 constexpr std::string_view kEastAsian = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+";
+
+/// Letters of one script, punctuation, and letters of others.
+constexpr std::string_view kYoutuLetters =
+    "[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f"
+    "\ufe30-\ufe4f]+|[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+/// Digits one by one, and all else as gpt-4o has it.
+constexpr std::string_view kYoutuPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+/// Chinese characters by themselves. Published with sets of characters that have these taken out, which not every
+/// library of regular expressions reads: looking ahead says the same.
+constexpr std::string_view kKimiPattern =
+    R"(\p{Han}+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 Json split(std::string_view pattern) {
   return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
@@ -112,6 +132,10 @@ Json pre_tokenizer(Way way) {
            split("[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
                  "?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"),
            byte_level(false)});
+    case Way::kYoutu:
+      return sequence({split(kYoutuLetters), split(kYoutuPattern), byte_level(false)});
+    case Way::kKimi:
+      return sequence({split(kKimiPattern), byte_level(false)});
   }
   return nullptr;
 }
@@ -121,10 +145,11 @@ Json pre_tokenizer(Way way) {
 Cut cut_of(std::string_view name) {
   for (const Named& named : kNames) {
     if (named.name != name) continue;
-    const bool llama3 = named.way == Way::kLlama3 && name != "dbrx" && name != "smaug-bpe";
+    constexpr std::array<std::string_view, 4> kByMerges = {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"};
+    const bool llama3 = named.way == Way::kLlama3 && std::ranges::count(kByMerges, name) == 0;
     const bool whole = llama3 || named.way == Way::kTekken;
     const bool composes = named.way == Way::kQwen2 || named.way == Way::kQwen35;
-    return {pre_tokenizer(named.way), composes, whole, whole};
+    return {pre_tokenizer(named.way), composes, whole || named.way == Way::kYoutu, whole};
   }
   return {};
 }

@@ -9,6 +9,7 @@
 
 #include "container.h"
 #include "names.h"
+#include "names_latent.h"
 #include "names_linear.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
@@ -32,6 +33,8 @@ struct Source {
   float offset = 0;       // added to each number of a view
   float factor = 1;       // which these are multiplied by first
   bool is_decay = false;  // -exp(number)
+  // Of one view, whose rows are those of so many matrices, each of which is transposed; 0: none is.
+  std::uint32_t transposed = 0;
 };
 
 /// A file under construction.
@@ -114,6 +117,16 @@ absl::Status add_joined(const model::ModelConfig& config, const model::JoinedTen
   return absl::OkStatus();
 }
 
+/// A matrix a head.
+void add_by_heads(const model::ModelConfig& config, const model::TensorView& view, TensorType type, Draft& draft) {
+  const bool transposed = is_transposed(config, view.name);
+  const std::uint64_t heads = config.num_heads;
+  std::vector<std::uint64_t> shape = {heads, view.shape.front() / heads, view.shape.back()};
+  if (transposed) std::swap(shape[1], shape[2]);
+  draft.tensors.push_back({tensor_name(config, view.name), shape, type_for(type, shape)});
+  draft.sources.push_back({.views = {&view}, .transposed = transposed ? config.num_heads : 0});
+}
+
 void add_numbers(const std::string& name, std::vector<float> values, Draft& draft) {
   draft.tensors.push_back({name, {values.size()}, TensorType::kF32});
   draft.sources.push_back({.views = {}, .values = std::move(values)});
@@ -172,12 +185,35 @@ void convert(const Source& source, std::span<const float> row, std::span<float> 
   }
 }
 
+/// Matrix by matrix, each held for a moment. False when a number does not fit the type.
+bool put_transposed(const Source& source, TensorType type, std::span<std::byte> out) {
+  const model::TensorView& view = *source.views.front();
+  const std::uint64_t rows = view.shape.front() / source.transposed;
+  const std::uint64_t columns = view.shape.back();
+  const std::size_t row_bytes = out.size() / (source.transposed * columns);
+  std::vector<float> matrix(rows * columns);
+  std::vector<float> column(rows);
+  for (std::uint64_t m = 0; m < source.transposed; ++m) {
+    model::TensorFiles::read_as_float32(view, m * matrix.size(), matrix);
+    for (std::uint64_t c = 0; c < columns; ++c) {
+      for (std::uint64_t r = 0; r < rows; ++r) column[r] = matrix[r * columns + c];
+      if (!put_row(column, type, out.subspan((m * columns + c) * row_bytes, row_bytes))) return false;
+    }
+  }
+  return true;
+}
+
 absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<std::byte> out) {
   const auto refuse = [&](const std::string& where) {
     return invalid_input("{}: holds a number that is not finite or too large for {}; choose another quantization",
                          where, type_name(tensor.type));
   };
   if (source.views.empty()) return put_row(source.values, tensor.type, out) ? absl::OkStatus() : refuse(tensor.name);
+  if (source.transposed != 0) {
+    const model::TensorView& view = *source.views.front();
+    const bool fits = put_transposed(source, tensor.type, out);
+    return fits ? absl::OkStatus() : refuse(fmt::format("{}: tensor {}", view.file, view.name));
+  }
   const SourceRows rows(source);
   const std::size_t row_bytes = out.size() / rows.count();
   std::vector<float> values(rows.width());
@@ -211,10 +247,18 @@ absl::Status write_draft(const Draft& draft, const model::TensorFiles& files, co
   });
 }
 
-absl::Status check_adapter_expressible(const model::LoraConfig& lora) {
+absl::Status check_adapter_expressible(const model::ModelConfig& config, const model::LoraConfig& lora) {
   if (lora.use_dora) return invalid_input("use_dora: the format has no place for magnitudes; merge the adapter first");
   if (!lora.modules_to_save.empty()) {
     return invalid_input("modules_to_save: the format has no place for them in an adapter; merge it first");
+  }
+  if (!config.latent_attention) return absl::OkStatus();
+  for (const model::LinearModule& linear : model::linear_modules(config)) {
+    if (!lora.adapts(linear) || applies_adapters(linear.name)) continue;
+    return invalid_input(
+        "{}: GGUF's readers apply no adapter to {} of this architecture; merge the adapter and export the model, or "
+        "train one of o_proj, gate_proj, up_proj and down_proj alone",
+        linear.path, linear.name);
   }
   return absl::OkStatus();
 }
@@ -341,6 +385,10 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
       add_to_stack(*place, *view, type, draft);
       continue;
     }
+    if (is_by_heads(config, spec.name)) {
+      add_by_heads(config, *view, type, draft);
+      continue;
+    }
     Source source = source_of(spec.name);
     source.views = {view};
     add_tensor(config, tensor_name(config, spec.name), view->shape, type, std::move(source), draft);
@@ -352,7 +400,7 @@ absl::Status export_adapter(const Documents& base, const model::ModelConfig& con
                             const model::TensorFiles& files, const std::string& quantization,
                             const std::filesystem::path& output) {
   RONDO_RETURN_IF_ERROR(check_expressible(config, base.place("config.json")));
-  RONDO_RETURN_IF_ERROR(check_adapter_expressible(lora));
+  RONDO_RETURN_IF_ERROR(check_adapter_expressible(config, lora));
   if (files.tensors().empty()) return invalid_input("{}: expected tensors, found none", files.origin());
   RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, files.tensors().begin()->second.type));
   Draft draft;

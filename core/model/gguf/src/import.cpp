@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "import_config.h"
+#include "import_latent.h"
 #include "import_tokenizer.h"
 #include "names.h"
 #include "names_experts.h"
+#include "names_latent.h"
 #include "names_linear.h"
 #include "rondo/base/status.h"
 #include "rondo/model/fused_linears.h"
@@ -89,7 +91,7 @@ absl::Status add_stack(const std::vector<std::string>& names, std::uint32_t expe
 /// Of blocks behind the model's, which predict further tokens.
 bool is_behind_blocks(const model::ModelConfig& config, const std::string& name) {
   const auto place = in_block(name, kBlocks);
-  if (!config.linear_attention || !place) return false;
+  if ((!config.linear_attention && !config.latent_attention) || !place) return false;
   std::uint32_t block = 0;
   std::from_chars(place->first.data(), place->first.data() + place->first.size(), block);
   return block >= config.num_layers;
@@ -170,12 +172,23 @@ absl::StatusOr<model::TensorFiles> import_tensors(const std::filesystem::path& p
       RONDO_RETURN_IF_ERROR(add_stack(names, config.experts->count, tensor, view, views));
       continue;
     }
+    const std::string own = model_tensor_name(config, name).value_or("");
+    if (is_by_heads(config, own)) {
+      // Some files have both.
+      if (file.tensors.contains(tensor_name(config, name_of_both(own)))) continue;
+      RONDO_RETURN_IF_ERROR(add_matrices_of_heads(config, tensor, std::move(view), views));
+      continue;
+    }
     RONDO_RETURN_IF_ERROR(add_view(config, tensor, std::move(view), views));
   }
   // The tokenizer's part need not stay in memory while the weights are read.
   file.file.release_pages(file.head);
   model::TensorFiles files = model::TensorFiles::from_views(std::move(file.file), std::move(views));
-  RONDO_RETURN_IF_ERROR(model::split_tensors(joined_as_in_files(model::joined_weights(config)), files));
+  std::vector<model::JoinedTensor> joined = joined_as_in_files(model::joined_weights(config));
+  for (model::JoinedTensor& tensor : model::joined_weights(config)) {
+    if (is_of_both(tensor.name) && files.find(tensor.name) != nullptr) joined.push_back(std::move(tensor));
+  }
+  RONDO_RETURN_IF_ERROR(model::split_tensors(joined, files));
   return files;
 }
 

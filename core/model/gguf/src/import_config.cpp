@@ -9,8 +9,10 @@
 
 #include "import_experts.h"
 #include "import_gemma4.h"
+#include "import_latent.h"
 #include "key_reader.h"
 #include "names.h"
+#include "names_latent.h"
 #include "names_linear.h"
 #include "rondo/base/status.h"
 
@@ -137,7 +139,7 @@ void read_heads(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
 
 void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& prefix, model::ModelConfig& config) {
   config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
-  if (config.family == Family::kGlm4Moe || has_linear_attention(config.family)) {
+  if (config.family == Family::kGlm4Moe || has_linear_attention(config.family) || has_latent_attention(config.family)) {
     // The last ones predict further tokens.
     const std::uint32_t most = std::min(config.num_layers - 1, 1U);
     config.num_layers -= keys.integer(prefix + "nextn_predict_layers", 0, most, 0);
@@ -149,6 +151,8 @@ void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& pref
   config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
   if (config.family == Family::kGemma4) {
     read_gemma4(keys, file, prefix, config);
+  } else if (has_latent_attention(config.family)) {
+    read_latent_attention(keys, prefix, config);
   } else {
     read_heads(keys, prefix, config);
   }
@@ -212,9 +216,11 @@ void read_scaling(KeyReader& keys, const std::string& prefix, model::ModelConfig
     rope.beta_fast = keys.number(prefix + "rope.scaling.yarn_beta_fast", 1e-3, 1e6, rope.beta_fast);
     rope.beta_slow = keys.number(prefix + "rope.scaling.yarn_beta_slow", 1e-3, 1e6, rope.beta_slow);
     if (attention != 1.0) rope.attention_factor = attention * (0.1 * std::log(std::max(factor, 1.0)) + 1.0);
+    if (config.latent_attention) read_tenth_of_mscale(keys, prefix, factor, config);
     for (const char* own : {"yarn_ext_factor", "yarn_attn_factor", "yarn_log_multiplier"}) {
       const std::string key = prefix + "rope.scaling." + own;
       if (!keys.has(key)) continue;
+      if (config.latent_attention && kLogMultiplier.ends_with(own)) continue;
       if (config.family == Family::kMinistral3 && own == std::string_view("yarn_log_multiplier")) {
         read_log_multiplier(keys, key, rope);
       } else {
@@ -362,13 +368,14 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
 }
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {
-    Family::kLlama,    Family::kArcee,   Family::kMinistral3, Family::kQwen2,   Family::kQwen3,    Family::kSmolLm3,
-    Family::kGranite,  Family::kOlmo2,   Family::kGemma,      Family::kGemma2,  Family::kGemma3,   Family::kGemma4,
-    Family::kQwen3Moe, Family::kOlmoe,   Family::kGptOss,     Family::kPhi3,    Family::kHunYuan,  Family::kExaone4,
-    Family::kSeedOss,  Family::kErnie45, Family::kGlm,        Family::kGlm4,    Family::kQwen2Moe, Family::kGraniteMoe,
-    Family::kLfm2,     Family::kGlm4Moe, Family::kErnie45Moe, Family::kLfm2Moe, Family::kQwen35,   Family::kQwen35Moe,
-    Family::kQwen3Next};
+constexpr std::array kFamilies = {Family::kLlama,    Family::kArcee,     Family::kMinistral3, Family::kQwen2,
+                                  Family::kQwen3,    Family::kSmolLm3,   Family::kGranite,    Family::kOlmo2,
+                                  Family::kGemma,    Family::kGemma2,    Family::kGemma3,     Family::kGemma4,
+                                  Family::kQwen3Moe, Family::kOlmoe,     Family::kGptOss,     Family::kPhi3,
+                                  Family::kHunYuan,  Family::kExaone4,   Family::kSeedOss,    Family::kErnie45,
+                                  Family::kGlm,      Family::kGlm4,      Family::kQwen2Moe,   Family::kGraniteMoe,
+                                  Family::kLfm2,     Family::kGlm4Moe,   Family::kErnie45Moe, Family::kLfm2Moe,
+                                  Family::kQwen35,   Family::kQwen35Moe, Family::kQwen3Next,  Family::kDeepseekV3};
 
 std::string architecture_names() {
   std::vector<std::string> names;

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 
+#include "import_latent.h"
 #include "names.h"
 #include "names_experts.h"
+#include "names_latent.h"
 #include "names_linear.h"
 
 namespace rondo::gguf {
@@ -45,20 +47,38 @@ void read_shared_expert(KeyReader& keys, const std::string& prefix, model::Model
               fmt::format("expected {}, that of expert_shared_count experts, found {}", experts.shared_width, width));
 }
 
+/// DeepSeek V3's. Those of V2 are chosen otherwise than readers do, and shares of its experts never sum to 1.
+void read_groups(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  model::ExpertsConfig& experts = *config.experts;
+  const std::uint32_t most = experts.sigmoid ? experts.count : 1;
+  experts.groups = keys.integer(prefix + "expert_group_count", 1, most, 1);
+  experts.chosen_groups = keys.integer(prefix + "expert_group_used_count", 1, experts.groups, 1);
+  if (!experts.sigmoid && experts.normalised) {
+    keys.refuse(prefix + "expert_weights_norm", "true, but scores are softmax of logits; expected false");
+  }
+}
+
 /// Which experts are chosen, and their shares.
 void read_choice(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   model::ExpertsConfig& experts = *config.experts;
   experts.normalised = normalises_shares(config.family);
   if (names_scores(config.family)) {
     const std::string key = prefix + "expert_gating_func";
-    const std::uint32_t kind = keys.integer(key, 0, kMostOfAKind, kSigmoids);
-    experts.choice_bias = true;
-    if (kind != kSigmoids) keys.refuse(key, fmt::format("expected {}, sigmoids, found {}", kSigmoids, kind));
+    std::uint32_t kind = keys.integer(key, 0, kMostOfAKind, usual_scores(config));
+    if (kind == 0) kind = usual_scores(config);  // counts as absent
+    experts.sigmoid = kind == kSigmoids;
+    experts.choice_bias = experts.sigmoid;
+    if (config.latent_attention && kind != kSigmoids && kind != kSoftmax) {
+      keys.refuse(key, fmt::format("expected {} (softmax) or {} (sigmoids), found {}", kSoftmax, kSigmoids, kind));
+    } else if (!config.latent_attention && kind != kSigmoids) {
+      keys.refuse(key, fmt::format("expected {}, sigmoids, found {}", kSigmoids, kind));
+    }
   }
   if (!names_shares(config.family)) return;
   experts.normalised = keys.flag(prefix + "expert_weights_norm", false);
   const double factor = keys.number(prefix + "expert_weights_scale", 0.0, 1e3, 0.0);
   experts.factor = factor == 0.0 ? 1.0 : factor;  // 0 counts as absent
+  if (config.latent_attention) return read_groups(keys, prefix, config);
   for (const char* groups : {"expert_group_count", "expert_group_used_count"}) {
     if (keys.integer(prefix + groups, 0, kMostOfAKind, 1) > 1) {
       keys.refuse(prefix + groups, "groups of experts are not supported in files; expected 1");
@@ -74,10 +94,13 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
                                   Family::kGraniteMoe, Family::kGlm4Moe,  Family::kErnie45Moe, Family::kLfm2Moe,
                                   Family::kQwen35Moe,  Family::kQwen3Next};
   const bool wanted = std::ranges::count(kWanted, config.family) > 0;
+  const bool may_have =
+      config.family == Family::kLlama || config.family == Family::kGemma4 || has_latent_attention(config.family);
   if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
-  if (count != 0 && !wanted && config.family != Family::kLlama && config.family != Family::kGemma4) {
+  if (count != 0 && !wanted && !may_have) {
     keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
   }
+  if (count == 0 && has_latent_attention(config.family)) config.family = family_by_scores(config);
   if (count == 0 || !keys.status().ok()) return;
   if (config.family == Family::kLlama) config.family = Family::kMixtral;
   model::ExpertsConfig& experts = config.experts.emplace();
@@ -100,6 +123,7 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
     keys.refuse(prefix + "interleave_moe_layer_step",
                 "layers without experts behind others are not supported; expected 1");
   }
+  if (config.latent_attention) config.family = family_by_scores(config);
   if (config.family != Family::kGptOss) return;
   config.intermediate_size = experts.width;  // all blocks have experts
   experts.clamped.emplace();

@@ -9,6 +9,7 @@
 
 #include "names_experts.h"
 #include "names_gemma4.h"
+#include "names_latent.h"
 #include "names_linear.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
@@ -89,6 +90,7 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   if (config.fused_linears && fn(std::string_view("self_attn.qkv_proj"), std::string_view("attn_qkv"))) return;
   if (config.fused_mlp && fn(std::string_view("mlp.gate_up_proj"), std::string_view("ffn_up"))) return;
   if (config.linear_attention && for_names_of_linear_attention(config, fn)) return;
+  if (for_names_of_latent_attention(config, fn)) return;
   for (const auto& [theirs, ours] : kInBlocksOfLfm2) {
     if (config.short_convolution && fn(theirs, ours)) return;
   }
@@ -179,12 +181,13 @@ bool divides_no_frequencies(Family family) {
   return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
          family == Family::kErnie45Moe || family == Family::kDots1 || family == Family::kHunYuanMoe ||
          family == Family::kGlm || family == Family::kGlm4 || family == Family::kGlm4Moe || family == Family::kLfm2 ||
-         family == Family::kLfm2Moe || has_linear_attention(family);
+         family == Family::kLfm2Moe || has_linear_attention(family) || has_latent_attention(family);
 }
 
 /// How many heads of keys there are, and how wide all are.
 void add_head_keys(const std::string& prefix, const model::ModelConfig& config, Keys& keys) {
   if (config.global_heads) return add_gemma4_keys(prefix, config, keys);
+  if (config.latent_attention) return add_latent_attention_keys(prefix, config, keys);
   if (config.short_convolution) {
     std::vector<std::int32_t> heads;
     for (std::uint32_t block = 0; block < config.num_layers; ++block) {
@@ -400,6 +403,7 @@ std::string architecture_name(Family family) {
     case Family::kDeepseekV3:
     case Family::kDeepseekV2:
     case Family::kYoutu:
+      return "deepseek2";
     case Family::kHyperClovaX:
     case Family::kSolarOpen:
     case Family::kExaoneMoe:
@@ -421,8 +425,9 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
                          architecture_name(config.family), name_of(activation));
   }
-  for (const Complaint& complaint : {complaint_of_layers(config), complaint_of_experts(config),
-                                     complaint_of_linear_attention(config), complaint_of_weights(config)}) {
+  for (const Complaint& complaint :
+       {complaint_of_layers(config), complaint_of_experts(config), complaint_of_linear_attention(config),
+        complaint_of_latent_attention(config), complaint_of_weights(config)}) {
     if (!complaint) continue;
     return invalid_input("{}: {}: {}; this model cannot be exported", origin, complaint->first, complaint->second);
   }
@@ -438,7 +443,8 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
     return invalid_input("{}: rope_scaling: GGUF's {} is always stretched by yarn; this model cannot be exported",
                          origin, architecture_name(config.family));
   }
-  if (config.rope.kind == RopeKind::kYarn && !has_default_yarn(config.rope, config.family)) {
+  if (config.rope.kind == RopeKind::kYarn && !config.latent_attention &&
+      !has_default_yarn(config.rope, config.family)) {
     return invalid_input(
         "{}: rope_scaling: only yarn with its default attention factor, beta_fast 32 and beta_slow 1 "
         "has a counterpart in GGUF",

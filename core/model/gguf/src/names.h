@@ -15,7 +15,8 @@ namespace rondo::gguf {
 /// llama (also for Mistral, Mixtral, InternLM 3, IQuest-Coder and Helium), arcee, chatglm (GLM-4 of 2024), mistral3,
 /// qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for OLMo 3), gemma, gemma2, gemma3, gemma4, qwen2moe,
 /// qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2,
-/// lfm2moe, qwen35, qwen35moe, qwen3next, dots1, hunyuan-moe; granite also for Granite 4 without experts.
+/// lfm2moe, qwen35, qwen35moe, qwen3next, dots1, hunyuan-moe, deepseek2 (also for GLM-4.7-Flash and Youtu); granite
+/// also for Granite 4 without experts.
 std::string architecture_name(model::Family family);
 
 /// Files say what embeddings, scores, residuals and logits are multiplied by.
@@ -100,7 +101,8 @@ bool names_shares(model::Family family);
 /// Whether shares sum to 1 in the others, which readers know from the architecture.
 bool normalises_shares(model::Family family);
 
-/// expert_gating_func: scores of experts are sigmoids of logits.
+/// expert_gating_func: scores of experts are softmax of logits, or sigmoids of them.
+inline constexpr std::uint32_t kSoftmax = 1;
 inline constexpr std::uint32_t kSigmoids = 2;
 
 /// What a tensor's numbers have more in a file than in a model: norms of Gemma and Qwen3.5 are stored with the one that

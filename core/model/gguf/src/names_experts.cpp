@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "names.h"
+#include "names_latent.h"
 #include "names_linear.h"
 #include "rondo/model/parameters.h"
 
@@ -45,14 +46,17 @@ bool names_width_of_experts(Family family) {
 }
 
 bool counts_shared_experts(Family family) {
-  return family == Family::kGlm4Moe || family == Family::kErnie45Moe || family == Family::kDots1;
+  return family == Family::kGlm4Moe || family == Family::kErnie45Moe || family == Family::kDots1 ||
+         has_latent_attention(family);
 }
 
 bool counts_leading_blocks(Family family) { return counts_shared_experts(family) || family == Family::kLfm2Moe; }
 
 bool names_scores(Family family) { return names_shares(family) || family == Family::kLfm2Moe; }
 
-bool names_shares(Family family) { return family == Family::kGlm4Moe || family == Family::kDots1; }
+bool names_shares(Family family) {
+  return family == Family::kGlm4Moe || family == Family::kDots1 || has_latent_attention(family);
+}
 
 bool normalises_shares(Family family) { return family != Family::kOlmoe && family != Family::kQwen2Moe; }
 
@@ -115,7 +119,10 @@ Complaint complaint_of_experts(const model::ModelConfig& config) {
   if (config.family == Family::kLfm2Moe && experts.factor != 1.0) {
     return {{"routed_scaling_factor", "GGUF's readers have none for this architecture"}};
   }
-  if (experts.groups != 1) return {{"n_group", "GGUF's readers have no groups of experts for this architecture"}};
+  // Of one whose scores are softmax they would choose other groups than the model.
+  const bool in_groups = config.latent_attention && experts.sigmoid;
+  if (experts.groups != 1 && !in_groups)
+    return {{"n_group", "GGUF's readers have no groups of experts for this architecture"}};
   if (experts.clamped && experts.clamped != model::ClampedSwiglu{}) {
     return {{"swiglu_limit", "GGUF's readers have 7, and an alpha of 1.702"}};
   }
@@ -132,7 +139,7 @@ void add_expert_keys(const std::string& prefix, const model::ModelConfig& config
   if (counts_shared_experts(config.family)) {
     keys.add(prefix + "expert_shared_count", experts.shared_width / experts.width);
   }
-  if (experts.shared_width != 0 && config.family != Family::kGlm4Moe) {
+  if (experts.shared_width != 0 && config.family != Family::kGlm4Moe && !config.latent_attention) {
     keys.add(prefix + "expert_shared_feed_forward_length", experts.shared_width);
   }
   if (counts_leading_blocks(config.family)) {
@@ -140,7 +147,11 @@ void add_expert_keys(const std::string& prefix, const model::ModelConfig& config
     keys.add(prefix + "leading_dense_block_count", static_cast<std::uint32_t>(count));
   }
   if (config.family == Family::kErnie45Moe) keys.add(prefix + "interleave_moe_layer_step", std::uint32_t{1});
-  if (names_scores(config.family)) keys.add(prefix + "expert_gating_func", kSigmoids);
+  if (names_scores(config.family)) keys.add(prefix + "expert_gating_func", experts.sigmoid ? kSigmoids : kSoftmax);
+  if (experts.groups != 1) {
+    keys.add(prefix + "expert_group_count", experts.groups);
+    keys.add(prefix + "expert_group_used_count", experts.chosen_groups);
+  }
   if (names_shares(config.family)) {
     keys.add(prefix + "expert_weights_norm", experts.normalised);
     keys.add(prefix + "expert_weights_scale", static_cast<float>(experts.factor));

@@ -25,7 +25,7 @@ bool counts_shared_experts(model::Family family);
 /// Of these files say how many blocks without experts come first; those of others have experts in all.
 bool counts_leading_blocks(model::Family family);
 
-/// Of these files say that scores are sigmoids.
+/// Of these files say whether scores are sigmoids.
 bool names_scores(model::Family family);
 
 /// Calls fn(theirs, ours) for modules of a mixture until it returns true, which then is returned.

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "names.h"
+#include "names_latent.h"
 
 namespace rondo::gguf {
 namespace {
@@ -89,8 +90,9 @@ void add_linear_attention_keys(const std::string& prefix, const model::ModelConf
 }
 
 std::vector<model::JoinedTensor> joined_as_in_files(std::vector<model::JoinedTensor> joined) {
-  std::erase_if(joined,
-                [](const model::JoinedTensor& tensor) { return tensor.name.find(kApart) != std::string::npos; });
+  std::erase_if(joined, [](const model::JoinedTensor& tensor) {
+    return tensor.name.find(kApart) != std::string::npos || is_of_both(tensor.name);
+  });
   for (model::JoinedTensor& tensor : joined) {
     const std::size_t found = tensor.name.find(kByTurns);
     if (found == std::string::npos) continue;

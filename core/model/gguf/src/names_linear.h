@@ -36,7 +36,7 @@ Complaint complaint_of_linear_attention(const model::ModelConfig& config);
 void add_linear_attention_keys(const std::string& prefix, const model::ModelConfig& config, Keys& keys);
 
 /// Of weights or of factors: files of Qwen3-Next have q, k and v one behind the other and z by itself, where models
-/// have all four by turns; those of Granite 4 have gate and up apart.
+/// have all four by turns; those of Granite 4 have gate and up apart, those of a latent keys and values.
 std::vector<model::JoinedTensor> joined_as_in_files(std::vector<model::JoinedTensor> joined);
 
 /// The layers that files have in the place of this one: itself, but for Qwen3-Next's and Granite 4's.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string_view>
 
 #include "names.h"
@@ -31,21 +30,26 @@ bool orders_values(const model::ModelConfig& config, const std::string& name) {
   return config.linear_attention && !config.linear_attention->joined_by_heads && is_of(name, ".linear_attn.");
 }
 
-/// A place in the part that is moved: what stands before it in the tensor, and where in [rows][columns][width].
+/// A place in the part that is moved: where in [rows][columns][width].
 struct Within {
-  std::uint64_t before = 0;
   std::uint64_t row = 0;
   std::uint64_t column = 0;
   std::uint64_t rest = 0;
 };
 
-/// Nothing where nothing is moved.
-std::optional<Within> find_within(std::uint64_t place, std::uint64_t places, const Order& order,
-                                  std::uint64_t columns) {
-  if (!order.changes() || place < order.kept) return std::nullopt;
-  const std::uint64_t within = (place - order.kept) % ((places - order.kept) / order.stretches);
-  if (within >= order.moved()) return std::nullopt;
-  return Within{place - within, within / order.width / columns, within / order.width % columns, within % order.width};
+Within find_within(std::uint64_t place, const Order& order, std::uint64_t columns) {
+  return {place / order.width / columns, place / order.width % columns, place % order.width};
+}
+
+/// The stretch that holds a place: where it begins and how long it is.
+struct Stretch {
+  std::uint64_t begin = 0;
+  std::uint64_t length = 0;
+};
+
+Stretch find_stretch(std::uint64_t place, std::uint64_t places, const Order& order) {
+  const std::uint64_t length = (places - order.kept) / order.stretches;
+  return {place - (place - order.kept) % length, length};
 }
 
 }  // namespace
@@ -60,8 +64,14 @@ Order order_of_rows(const model::ModelConfig& config, const std::string& name) {
                             name.ends_with(".dt_bias");
     return one_a_head ? order_of_values(config, 0, 1) : Order{};
   }
-  if (!rotates_neighbours(config)) return {};
   const std::uint64_t half = model::turned_channels(config, config.rope) / 2;
+  if (config.latent_attention) {
+    const bool of_query = is_of(name, ".q_proj.") || is_of(name, ".q_b_proj.");
+    if (of_query) return {.stretches = config.num_heads, .outer = 2, .inner = half, .come_last = true};
+    if (!is_of(name, ".kv_a_proj_with_mqa.")) return {};
+    return {.kept = config.latent_attention->rank, .stretches = 1, .outer = 2, .inner = half};
+  }
+  if (!rotates_neighbours(config)) return {};
   if (is_of(name, ".q_proj.")) return {.stretches = config.num_heads, .outer = 2, .inner = half};
   if (is_of(name, ".k_proj.")) return {.stretches = config.num_kv_heads, .outer = 2, .inner = half};
   return {};
@@ -79,13 +89,24 @@ bool suits(const Order& order, std::uint64_t places) {
 }
 
 std::uint64_t source_place(std::uint64_t place, std::uint64_t places, const Order& order) {
-  const std::optional<Within> at = find_within(place, places, order, order.outer);
-  return at ? at->before + (at->column * order.inner + at->row) * order.width + at->rest : place;
+  if (!order.changes() || place < order.kept) return place;
+  const auto [begin, length] = find_stretch(place, places, order);
+  const std::uint64_t others = order.come_last ? length - order.moved() : 0;  // in front of what is moved
+  const std::uint64_t within = place - begin;
+  if (within < others) return place + order.moved();
+  if (within - others >= order.moved()) return place;
+  const Within at = find_within(within - others, order, order.outer);
+  return begin + (at.column * order.inner + at.row) * order.width + at.rest;
 }
 
 std::uint64_t stored_place(std::uint64_t place, std::uint64_t places, const Order& order) {
-  const std::optional<Within> at = find_within(place, places, order, order.inner);
-  return at ? at->before + (at->column * order.outer + at->row) * order.width + at->rest : place;
+  if (!order.changes() || place < order.kept) return place;
+  const auto [begin, length] = find_stretch(place, places, order);
+  const std::uint64_t others = order.come_last ? length - order.moved() : 0;
+  const std::uint64_t within = place - begin;
+  if (within >= order.moved()) return order.come_last ? place - order.moved() : place;
+  const Within at = find_within(within, order, order.inner);
+  return begin + others + (at.column * order.outer + at.row) * order.width + at.rest;
 }
 
 }  // namespace rondo::gguf

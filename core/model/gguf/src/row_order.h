@@ -3,7 +3,7 @@
 // llama's readers (those of chatglm, arcee, ernie4_5, glm4, mistral3, smollm3, granite and granitemoe too) rotate
 // neighbouring rows (2i, 2i + 1) of a head where devices rotate (i, i + turned / 2). Qwen3.5's readers repeat the heads
 // of keys one after the other where there are more of values, so that value heads (key head, number) lie as (number,
-// key head).
+// key head). Beside a latent readers rotate neighbours too, and a head's channels that turn are its last.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,15 @@
 namespace rondo::gguf {
 
 /// Behind the first `kept` places follow `stretches` of one length (0: all lies as it is). The first outer * inner *
-/// width places of each, in models [outer][inner][width], are [inner][outer][width] in files.
+/// width places of each, in models [outer][inner][width], are [inner][outer][width] in files, and there the last of
+/// their stretch if `come_last`.
 struct Order {
   std::uint64_t kept = 0;
   std::uint64_t stretches = 0;
   std::uint64_t outer = 1;
   std::uint64_t inner = 1;
   std::uint64_t width = 1;
+  bool come_last = false;
 
   bool changes() const { return stretches != 0; }
   std::uint64_t moved() const { return outer * inner * width; }

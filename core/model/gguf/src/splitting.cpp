@@ -1,6 +1,7 @@
 // Recognising pre-tokenizers and normalizers by their settings.
 #include "splitting.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -45,6 +46,31 @@ bool is_byte_level(const Json& step, bool use_regex) {
          !flag(step, "add_prefix_space", true);
 }
 
+/// With what a step does where it does not say.
+Json spelled_out(const Json& step) {
+  const std::string type = word(step, "type");
+  if (type == "Digits") return {{"type", type}, {"individual_digits", flag(step, "individual_digits", false)}};
+  if (type == "ByteLevel") {
+    return {{"type", type},
+            {"use_regex", flag(step, "use_regex", true)},
+            {"add_prefix_space", flag(step, "add_prefix_space", true)}};
+  }
+  if (type != "Split" || !step.contains("pattern")) return step;
+  return {{"type", type},
+          {"pattern", step["pattern"]},
+          {"behavior", word(step, "behavior")},
+          {"invert", flag(step, "invert", false)}};
+}
+
+/// Cuts of several steps, and of one that is not in kPatterns.
+constexpr std::array<std::string_view, 5> kStepped = {"deepseek-llm", "deepseek-coder", "deepseek-v3", "youtu",
+                                                      "kimi-k2"};
+
+bool has_steps_of(const std::vector<Json>& steps, std::string_view name) {
+  const Json own = Json::parse(cut_of(name).pre_tokenizer.dump())["pretokenizers"];
+  return std::ranges::equal(steps, own, {}, spelled_out, spelled_out);
+}
+
 /// Cuts at blanks. Where the normalizer has left none, as Gemma's has, it cuts nothing.
 bool is_cut_at_blanks(const Json& step) {
   return word(step, "type") == "Split" && step.contains("pattern") && word(step["pattern"], "String") == " ";
@@ -83,10 +109,14 @@ absl::StatusOr<std::string> splitting_name(const Json& tokenizer, const std::str
       if (pattern == known) return std::string(name);
     }
   }
+  const bool whole = flag(tokenizer["model"], "ignore_merges", false);
+  for (const std::string_view name : kStepped) {
+    if (whole == cut_of(name).ignores_merges && has_steps_of(steps, name)) return std::string(name);
+  }
   return invalid_input(
       "{}: pre_tokenizer: GGUF has no name for how this tokenizer cuts text; expected that of gpt-2, smollm, "
-      "llama-bpe, dbrx, qwen2, qwen35, tekken or gpt-4o",
-      origin);
+      "llama-bpe, dbrx, qwen2, qwen35, tekken, gpt-4o, {}",
+      origin, fmt::join(kStepped, ", "));
 }
 
 absl::StatusOr<bool> puts_blank_first(const Json& tokenizer, const std::string& origin) {

@@ -8,7 +8,7 @@
 
 namespace rondo::gguf {
 
-/// The value of tokenizer.ggml.pre for a byte-level tokenizer: gpt-2, smollm, llama-bpe, qwen2, qwen35, tekken. GGUF
+/// The value of tokenizer.ggml.pre for a byte-level tokenizer: gpt-2, llama-bpe, qwen2, deepseek-v3 and others. GGUF
 /// readers know cuts by name only, so that any other cut is refused: it would be read as a different tokenizer. Errors:
 /// InvalidArgument naming `origin` and the key.
 absl::StatusOr<std::string> splitting_name(const nlohmann::json& tokenizer, const std::string& origin);
