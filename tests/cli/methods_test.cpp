@@ -50,6 +50,20 @@ TEST(LoraByParts, Adapter_SaysWhatItIs_AndMergesToTheSameModel) {
   EXPECT_THAT(exported.err, HasSubstr("merge it first"));
 }
 
+/// The loss that a run of two steps with these words evaluates at its end, and that of `rondo eval` with its adapter.
+void expect_quiet_evaluation(const Words& words) {
+  const Workspace workspace;
+  Words all = train({"--max_steps=2", "--lr=1e-2", "--save_steps=0", "--eval_dataset=chats.jsonl", "--eval_steps=2"});
+  all.insert(all.end(), words.begin(), words.end());
+  expect_run(workspace, all);
+  double evaluated = 0;
+  for (const Json& line : metrics_of(workspace, "out")) evaluated = line.value("eval_loss", evaluated);
+  const double apart = eval_loss(workspace, {"--model=model", "--adapter_name_or_path=out", "--cutoff_len=64"});
+  EXPECT_NEAR(evaluated, apart, 1e-6 * apart);
+}
+
+TEST(Evaluation, WithinARun_DropsNothing) { expect_quiet_evaluation({"--lora_dropout=0.5"}); }
+
 TEST(Freeze, Result_IsAModelThatDiffersInTheLastBlocksAlone) {
   const Workspace workspace;
   expect_run(workspace, train({"--finetuning_type=freeze", "--freeze_trainable_layers=1", "--lr=1e-2", "--max_steps=3",

@@ -84,6 +84,7 @@ Bytes arena_bytes(const model::Architecture& model, model::LayerIndex index, std
     most = std::max(most, devices::plan_arena(model.record(index, phase, keep, tokens)).size);
   };
   take(last ? Phase::kEvaluate : Phase::kForward, Keep::kNothing);
+  if (model.draws(index)) take(Phase::kEvaluate, Keep::kNothing);
   if (head && !last) take(layer.has_backward ? Phase::kFused : Phase::kEvaluate, Keep::kNothing);
   if (!layer.has_backward) return most;
   if (!head) take(Phase::kWeightGradient, Keep::kNothing);

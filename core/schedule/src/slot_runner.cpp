@@ -20,9 +20,10 @@ class ChainBuilder {
                const std::vector<partition::Slot>& slots, partition::Keep keep)
       : model_(model), shape_(shape), slot_(slot), keep_(keep), cuts_(partition::published_cuts(slot, slots)) {}
 
-  std::vector<ChainLink> forward() {
+  std::vector<ChainLink> forward(bool evaluate) {
     for (LayerIndex layer = slot_.first_layer; layer <= slot_.last_layer; ++layer) {
-      add({layer, Phase::kForward, model::Keep::kNothing, input_of(layer), {}, output_of(layer), false});
+      const Phase phase = evaluate ? evaluation_of(layer) : Phase::kForward;
+      add({layer, phase, model::Keep::kNothing, input_of(layer), {}, output_of(layer), false});
     }
     return std::move(chain_);
   }
@@ -30,7 +31,7 @@ class ChainBuilder {
   std::vector<ChainLink> evaluate() {
     const LayerIndex head = fused_head();
     for (LayerIndex layer = slot_.first_layer; layer < head; ++layer) {
-      add({layer, Phase::kForward, model::Keep::kNothing, input_of(layer), {}, output_of(layer), false});
+      add({layer, evaluation_of(layer), model::Keep::kNothing, input_of(layer), {}, output_of(layer), false});
     }
     add({head, Phase::kEvaluate, model::Keep::kNothing, input_of(head), {}, {}, false});
     return std::move(chain_);
@@ -63,10 +64,12 @@ class ChainBuilder {
 
  private:
   void add(ChainLink link) {
-    const bool joint = link.phase == Phase::kFused || link.phase == Phase::kEvaluate;
+    const bool joint = link.phase == Phase::kFused || (link.phase == Phase::kEvaluate && model_.is_head(link.layer));
     link.last_layer = joint ? slot_.last_layer : link.layer;
     chain_.push_back(link);
   }
+  /// Below the loss: a program of its own where training draws random numbers, else that of training.
+  Phase evaluation_of(LayerIndex layer) const { return model_.draws(layer) ? Phase::kEvaluate : Phase::kForward; }
   /// Of a fused slot: the layer whose program has all parts of the head that are in the slot.
   LayerIndex fused_head() const { return std::max(slot_.first_layer, model_.first_head_layer()); }
   model::Keep kept(LayerIndex layer) const { return to_model(partition::keep_of(shape_, slot_, layer, keep_)); }
@@ -172,7 +175,7 @@ std::vector<ChainLink> make_chain(const model::Architecture& model, const partit
                                   const partition::Slot& slot, const std::vector<partition::Slot>& slots,
                                   partition::Keep keep, bool evaluate) {
   ChainBuilder builder(model, shape, slot, slots, keep);
-  if (slot.phase == SlotPhase::kForward) return builder.forward();
+  if (slot.phase == SlotPhase::kForward) return builder.forward(evaluate);
   if (slot.phase == SlotPhase::kWeightGradient) return builder.weight_gradients();
   return evaluate ? builder.evaluate() : builder.with_gradients();
 }

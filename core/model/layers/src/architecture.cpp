@@ -242,6 +242,11 @@ Architecture::WeightPlace Architecture::weight_place(LayerIndex layer, std::uint
   return {layer + index - own + 1, 0};
 }
 
+bool Architecture::draws(LayerIndex layer) const {
+  if (is_head(layer) || layers_[layer].kind == LayerKind::kEmbedding) return false;
+  return method_.train_lora && method_.lora && method_.lora->dropout > 0.0;
+}
+
 Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t tokens, std::uint32_t capacity) const {
   if (is_head(index)) return record_head(index, phase, tokens);
   const Layer& layer = layers_[index];
@@ -262,11 +267,12 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
       recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0, between);
   const TensorId x = recorder.expanded(arrived);
   const std::optional<TensorId> input = layer.gives_input_gradient ? std::optional(arrived) : std::nullopt;
-  const TensorId y =
-      layer.kind == LayerKind::kAttention
-          ? record_attention(recorder, x, attention_parts(config_, method_, layer.block), config_, method_,
-                             rope_of(layer.block), layer.block, phase == Phase::kDecode ? capacity : 0)
-          : record_mlp(recorder, x, mlp_parts(config_, method_, layer.block), config_, method_);
+  MethodSpec method = method_;
+  if (phase == Phase::kEvaluate && method.lora) method.lora->dropout = 0.0;
+  const TensorId y = layer.kind == LayerKind::kAttention
+                         ? record_attention(recorder, x, attention_parts(config_, method, layer.block), config_, method,
+                                            rope_of(layer.block), layer.block, phase == Phase::kDecode ? capacity : 0)
+                         : record_mlp(recorder, x, mlp_parts(config_, method, layer.block), config_, method);
   const TensorId sent = recorder.encoded(y, between);
   recorder.set_role(sent, TensorRole::kOutput, 0);
   if (with_gradients) recorder.backward(sent, input);

@@ -132,7 +132,7 @@ enum class Phase : std::uint8_t {
   kInputGradient,   // the same but for gradients of matrices and biases: the first half of kBackward, not of the head
   kWeightGradient,  // these, from what the first half holds; no ops where a layer has none
   kFused,           // head: loss and gradients in one visit, of all its parts from the layer's on
-  kEvaluate,        // head: loss alone, likewise; other layers: as kForward
+  kEvaluate,        // head: loss alone, likewise; other layers: as kForward, without dropout
   kDecode,          // with a key/value cache; first part of the head: logits of the last token, over all parts
 };
 const char* name_of(Phase phase);
@@ -154,6 +154,8 @@ class Architecture {
   /// The head's only layer, or its first part.
   LayerIndex first_head_layer() const { return first_head_layer_; }
   bool is_head(LayerIndex layer) const { return layer >= first_head_layer_; }
+  /// kForward draws random numbers, as training does and evaluation does not: kEvaluate is another program there.
+  bool draws(LayerIndex layer) const;
 
   /// Of a use: a parameter with its rows alone.
   Parameter part_of(const ParameterUse& use) const;
