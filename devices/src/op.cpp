@@ -195,6 +195,8 @@ const char* name_of(OpKind kind) {
       return "soft_cap";
     case OpKind::kDropout:
       return "dropout";
+    case OpKind::kNoise:
+      return "noise";
     case OpKind::kMagnitudeScale:
       return "magnitude_scale";
     case OpKind::kColumnScale:

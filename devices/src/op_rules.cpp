@@ -252,6 +252,17 @@ void check_dropout(Checker& c) {
   c.alike(c.out(0), c.in(0));
 }
 
+void check_noise(Checker& c) {
+  const auto* noise = c.attributes<NoiseAttributes>();
+  if (noise == nullptr || !c.counts(3, 1)) return;
+  if (!(noise->amount >= 0)) c.complain(fmt::format("amount {}, expected at least 0", noise->amount));
+  c.floating(c.in(0));
+  c.matrix(c.in(0), Checker::rows(c.in(1)), Checker::columns(c.in(0)));
+  c.tokens_of(c.in(1), DType::kUInt64);
+  c.bounds(c.in(2));
+  c.alike(c.out(0), c.in(0));
+}
+
 /// fp32, one number a column.
 void check_scale(Checker& c, const TensorDesc& tensor, std::int64_t columns) { c.wide(tensor, {columns}); }
 
@@ -495,6 +506,8 @@ void check(Checker& c) {
       return check_soft_cap(c);
     case OpKind::kDropout:
       return check_dropout(c);
+    case OpKind::kNoise:
+      return check_noise(c);
     case OpKind::kMagnitudeScale:
       return check_magnitude_scale(c);
     case OpKind::kColumnScale:

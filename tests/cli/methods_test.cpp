@@ -64,6 +64,27 @@ void expect_quiet_evaluation(const Words& words) {
 
 TEST(Evaluation, WithinARun_DropsNothing) { expect_quiet_evaluation({"--lora_dropout=0.5"}); }
 
+TEST(Evaluation, WithinARun_AddsNoNoise) { expect_quiet_evaluation({"--neftune_noise_alpha=20"}); }
+
+TEST(Neftune, Training_IsAnotherThatRepeatsItselfAndIsResumed) {
+  const Workspace workspace;
+  const auto words = [&](const std::string& out, const std::string& alpha, const Words& more = {}) {
+    Words all = train({"--max_steps=2", "--save_steps=1", "--neftune_noise_alpha=" + alpha, "--output_dir=" + out});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const auto adapter = [&](const std::string& out) { return workspace.read(out + "/adapter_model.safetensors"); };
+  expect_run(workspace, words("noisy", "5"));
+  expect_run(workspace, words("quiet", "0"));
+  EXPECT_NE(adapter("noisy"), adapter("quiet"));
+  const Words resumed = {"--resume_from_checkpoint=noisy/checkpoint-1"};
+  expect_run(workspace, words("again", "5", resumed));
+  EXPECT_EQ(adapter("noisy"), adapter("again"));
+  const Outcome other = workspace.run(words("other", "0", resumed));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("neftune_noise_alpha"));
+}
+
 TEST(Freeze, Result_IsAModelThatDiffersInTheLastBlocksAlone) {
   const Workspace workspace;
   expect_run(workspace, train({"--finetuning_type=freeze", "--freeze_trainable_layers=1", "--lr=1e-2", "--max_steps=3",

@@ -273,6 +273,12 @@ model::MethodSpec lora_of_published_codes() {
   return spec;
 }
 
+/// NEFTune, and dropout beside it.
+model::MethodSpec noisy(model::MethodSpec spec) {
+  spec.noise_alpha = 5.0;
+  return spec;
+}
+
 std::vector<Method> methods() {
   return {{"adamw_8bit", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), true, true},
           {"sgd_momentum", full(DType::kBfloat16), optimizer(OptimizerKind::kSgd, 0.9), true},
@@ -281,6 +287,8 @@ std::vector<Method> methods() {
           {"lora_with_ends", lora_with_ends(), optimizer(OptimizerKind::kAdamW)},
           {"dora", dora(0), optimizer(OptimizerKind::kAdamW)},
           {"dora_with_dropout", dora(0.1), optimizer(OptimizerKind::kAdamW)},
+          {"neftune", noisy(full(DType::kBfloat16)), optimizer(OptimizerKind::kAdamW), true},
+          {"neftune_lora", noisy(lora(DType::kFloat32, 0.1)), optimizer(OptimizerKind::kAdamW)},
           {"dora_of_codes", dora_of_codes(), optimizer(OptimizerKind::kAdamW)},
           {"gemma3_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma3},
           {"gemma4_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gemma4},

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "rondo/train/loader.h"
@@ -49,7 +50,8 @@ std::vector<float> gradient_of(const model::Architecture& model, Job job) {
 
 /// LoRA with dropout: the random numbers of a sample must not depend on what it is packed with either. With experts the
 /// rows of a token lie among those of others.
-enum class Kind : std::uint8_t { kFull, kLora, kExperts };
+/// Noise is as large as a sample's own length asks for.
+enum class Kind : std::uint8_t { kFull, kLora, kExperts, kNoisy };
 
 model::Architecture model_of(Kind kind, DType dtype) {
   model::ModelConfig config = small_config();
@@ -57,11 +59,14 @@ model::Architecture model_of(Kind kind, DType dtype) {
     config.experts = {5, 2, 24, true, {}, true, model::ClampedSwiglu{1.702, 0.5}};
     config.attention_sinks = true;
   }
-  return *model::Architecture::make(config, kind == Kind::kLora ? lora(dtype) : full(dtype));
+  model::MethodSpec method = kind == Kind::kLora ? lora(dtype) : full(dtype);
+  if (kind == Kind::kNoisy) method.noise_alpha = 20.0;
+  return *model::Architecture::make(config, method);
 }
 
 std::string name_of_kind(const testing::TestParamInfo<Kind>& info) {
-  return info.param == Kind::kLora ? "lora" : info.param == Kind::kExperts ? "experts" : "full";
+  constexpr std::array<const char*, 4> kNames = {"full", "lora", "experts", "noisy"};
+  return kNames[static_cast<std::size_t>(info.param)];
 }
 
 class PackingLeaks : public testing::TestWithParam<Kind> {
@@ -155,7 +160,7 @@ TEST_P(PackingRounds, PackedStepInBfloat16_HasTheLossOfItsSamplesApart) {
 
 INSTANTIATE_TEST_SUITE_P(Methods, PackingRounds, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts),
                          name_of_kind);
-INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts),
+INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts, Kind::kNoisy),
                          name_of_kind);
 
 }  // namespace

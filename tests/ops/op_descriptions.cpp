@@ -5,6 +5,7 @@
 #include "delta_descriptions.h"
 #include "expert_descriptions.h"
 #include "heads_case.h"
+#include "noise_case.h"
 #include "op_case.h"
 #include "rondo/devices/update.h"
 #include "update_descriptions.h"
@@ -544,6 +545,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"GatedActivation_Sigmoid", gated_sigmoid, true},
       {"Dropout", dropout_case, true},
       {"Dropout_Rest", dropout_rest, true},
+      {"Noise", noise_case, false},
       {"Magnitude", magnitude_plain, true},
       {"Magnitude_BiasAddend", magnitude_whole, true},
       {"ColumnScale_One", scaled_whole, true},

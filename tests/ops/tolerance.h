@@ -27,6 +27,7 @@ inline double units_of(const Op& op) {
       return 0;  // copies
     case OpKind::kAdd:
     case OpKind::kDropout:
+    case OpKind::kNoise:
     case OpKind::kExpand:
     case OpKind::kEncode:
     case OpKind::kAddRows:

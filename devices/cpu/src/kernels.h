@@ -101,6 +101,8 @@ void add(ThreadPool& pool, Storage storage, const void* a, const void* b, void* 
 /// x, y: [tokens, width]; keys [tokens].
 void dropout(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y, std::int64_t tokens,
              std::int64_t width, std::uint32_t layer, const DropoutAttributes& attributes);
+void noise(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, const std::int32_t* bounds,
+           void* y, std::int64_t tokens, std::int64_t width, std::uint32_t layer, const NoiseAttributes& attributes);
 
 /// scale[i] = m[i] / norm and inverse[i] = 1 / norm, norm the length of row i of w [rows, width] + alpha b [rows, rank]
 /// a [rank, width]; 0 where it is 0. scratch: magnitude_scratch(rank, threads) bytes.

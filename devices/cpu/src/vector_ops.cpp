@@ -181,6 +181,17 @@ class Dropout final : public VectorOp {
   }
 };
 
+class Noise final : public VectorOp {
+ public:
+  using VectorOp::VectorOp;
+  absl::Status run(const RunContext& context) const override {
+    noise(context.pool, storage_, in(context, 0), in_as<std::uint64_t>(context, 1), in_as<std::int32_t>(context, 2),
+          out(context, 0), rows_of(read(0)), columns_of(read(0)), context.bindings.layer,
+          attributes<NoiseAttributes>());
+    return absl::OkStatus();
+  }
+};
+
 class MagnitudeScale final : public VectorOp {
  public:
   using VectorOp::VectorOp;
@@ -269,6 +280,8 @@ PreparedOr prepare_vector_op(const Preparation& preparation) {
       return std::make_unique<SoftCap>(preparation);
     case OpKind::kDropout:
       return std::make_unique<Dropout>(preparation);
+    case OpKind::kNoise:
+      return std::make_unique<Noise>(preparation);
     case OpKind::kMagnitudeScale:
       return std::make_unique<MagnitudeScale>(preparation);
     case OpKind::kColumnScale:

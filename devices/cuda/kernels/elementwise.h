@@ -1,8 +1,9 @@
-// Addition, gated activations, the soft cap, dropout: a thread takes eight elements in a row.
+// Addition, gated activations, the soft cap, dropout, noise: a thread takes eight elements in a row.
 #pragma once
 
 #include "params.h"
 #include "rondo/devices/random.h"
+#include "sequences.h"
 #include "vectors.h"
 
 namespace rondo::devices::cuda {
@@ -214,6 +215,44 @@ struct Dropout {
       }
       store_vector<kCount>(static_cast<T*>(p.y) + first, x);
     });
+  }
+};
+
+/// Rounded by itself: the compiler may fuse a plain product with the sum behind it, and the result would be another.
+RONDO_KERNEL float rounded_product(float a, float b) {
+#ifdef __CUDACC__
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+template <typename T>
+struct Noise {
+  template <typename Block>
+  RONDO_KERNEL static void run(Block& block, const NoiseParams& p) {
+    for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto x = load_vector<kCount>(static_cast<const T*>(p.x) + first);
+      RowColumn at(first, p.columns);
+      float scale = scale_of(p, at.row);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        if (i > 0 && at.column == 0) scale = scale_of(p, at.row);
+        const float drawn = signed_uniform(p.keys[at.row], p.layer, p.site, static_cast<std::uint64_t>(at.column));
+        x[i] += rounded_product(scale, drawn);
+        at.next();
+      }
+      store_vector<kCount>(static_cast<T*>(p.y) + first, x);
+    });
+  }
+
+ private:
+  RONDO_KERNEL static float scale_of(const NoiseParams& p, std::int64_t token) {
+    const Span sequence = sequence_at(p.bounds, static_cast<std::int32_t>(token));
+    if (sequence.begin == sequence.end) return 0.0F;
+    const auto numbers = static_cast<std::uint64_t>((sequence.end - sequence.begin) * p.columns);
+    return p.amount * inverse_root(numbers);
   }
 };
 

@@ -6,14 +6,6 @@
 
 namespace rondo::devices::cuda {
 
-/// Rounded by itself: the compiler may fuse a plain product with the sum behind it, and the result would be another.
-RONDO_KERNEL float rounded_product(float a, float b) {
-#ifdef __CUDACC__
-  return __fmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
 RONDO_KERNEL float rounded_sum(float a, float b) {
 #ifdef __CUDACC__
   return __fadd_rn(a, b);

@@ -113,6 +113,18 @@ struct DropoutParams {
   std::uint32_t site;
 };
 
+struct NoiseParams {
+  const void* x;
+  const std::uint64_t* keys;
+  const std::int32_t* bounds;
+  void* y;
+  std::int64_t elements;
+  std::int64_t columns;
+  float amount;
+  std::uint32_t layer;
+  std::uint32_t site;
+};
+
 struct MagnitudeParams {  // a block a row of w + alpha b a
   const void* w;          // [rows, width]
   const void* a;          // [rank, width]

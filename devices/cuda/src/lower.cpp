@@ -19,6 +19,8 @@ absl::Status lower_op(Lowering& op) {
       return lower_elementwise(op);
     case OpKind::kDropout:
       return lower_dropout(op);
+    case OpKind::kNoise:
+      return lower_noise(op);
     case OpKind::kMagnitudeScale:
     case OpKind::kColumnScale:
     case OpKind::kColumnScaleBackward:

@@ -222,6 +222,20 @@ absl::Status lower_dropout(Lowering& op) {
   return absl::OkStatus();
 }
 
+absl::Status lower_noise(Lowering& op) {
+  const auto& attributes = op.attributes<NoiseAttributes>();
+  Arguments<NoiseParams> arguments;
+  arguments.params.elements = op.in(0).elements();
+  arguments.params.columns = Lowering::columns_of(op.in(0));
+  arguments.params.amount = attributes.amount;
+  arguments.params.site = attributes.site;
+  arguments.at(&NoiseParams::x, op.read(0)).at(&NoiseParams::keys, op.read(1)).at(&NoiseParams::bounds, op.read(2));
+  arguments.at(&NoiseParams::y, op.write(0)).at(&NoiseParams::layer, Place{Place::Kind::kLayer, 0, 0});
+  op.launch(of_storage(KernelId::k_noise_fp32, Lowering::storage_of(op.in(0))),
+            over_elements(arguments.params.elements), arguments);
+  return absl::OkStatus();
+}
+
 absl::Status lower_encode(Lowering& op) {
   launch_hadamard(op, KernelId::k_encode_hadamard_fp32, op.out(0), op.write(0), op.in(0), op.read(0));
   return absl::OkStatus();

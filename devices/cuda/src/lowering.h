@@ -168,6 +168,7 @@ void add_chunks(Lowering& op, const Place& partial, std::int64_t chunks, std::in
 void add_elements(Lowering& op, Storage storage, std::int64_t elements, const Place& a, const Place& b, const Place& y);
 absl::Status lower_elementwise(Lowering& op);  // add, gated activation and its gradient
 absl::Status lower_dropout(Lowering& op);
+absl::Status lower_noise(Lowering& op);
 absl::Status lower_magnitude(Lowering& op);
 absl::Status lower_expand(Lowering& op);
 absl::Status lower_encode(Lowering& op);

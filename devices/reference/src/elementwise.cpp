@@ -1,4 +1,4 @@
-// Norm, rotary embedding, gated activation, addition, soft cap, dropout.
+// Norm, rotary embedding, gated activation, addition, soft cap, dropout, noise.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -196,6 +196,24 @@ void dropout(const Call& call) {
                                     static_cast<std::uint64_t>(i % x.columns()), attributes.probability);
     const double factor = keep ? scale : 0.0;
     y.set(i, x[i] * (attributes.rest ? 1.0 - factor : factor));
+  }
+}
+
+void noise(const Call& call) {
+  const auto& attributes = call.attributes<NoiseAttributes>();
+  const Values x = call.in(0);
+  const std::uint64_t* keys = call.in(1).keys();
+  const Sequences sequences(call.in(2));
+  Values y = call.out(0);
+  for (std::int64_t token = 0; token < x.rows(); ++token) {
+    const auto numbers = static_cast<std::uint64_t>(sequences.length_at(token) * x.columns());
+    const float scale = numbers == 0 ? 0.0F : attributes.amount * inverse_root(numbers);
+    for (std::int64_t channel = 0; channel < x.columns(); ++channel) {
+      const std::int64_t i = token * x.columns() + channel;
+      const float drawn =
+          signed_uniform(keys[token], call.bindings.layer, attributes.site, static_cast<std::uint64_t>(channel));
+      y.set(i, x[i] + static_cast<double>(scale * drawn));
+    }
   }
 }
 

@@ -82,6 +82,8 @@ void run(const reference::Call& call) {
       return reference::soft_cap(call);
     case OpKind::kDropout:
       return reference::dropout(call);
+    case OpKind::kNoise:
+      return reference::noise(call);
     case OpKind::kMagnitudeScale:
       return reference::magnitude_scale(call);
     case OpKind::kColumnScale:

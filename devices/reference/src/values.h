@@ -123,6 +123,7 @@ void gated_activation_backward(const Call& call);
 void add(const Call& call);
 void soft_cap(const Call& call);
 void dropout(const Call& call);
+void noise(const Call& call);
 void magnitude_scale(const Call& call);
 void column_scale(const Call& call);
 void column_scale_backward(const Call& call);

@@ -6,3 +6,14 @@ uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 uint64_t combine_keys(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ b); }
+
+float inverse_root(uint64_t n) {
+  uint doublings = 0;
+  for (; n < 1ul << 60; n <<= 2) ++doublings;
+  uint64_t root = 0;
+  for (uint64_t bit = 1ul << 30; bit != 0; bit >>= 1) {
+    if ((root | bit) * (root | bit) <= n) root |= bit;
+  }
+  const uint quotient = uint(((1ul << 62) / root) >> 8);
+  return float(quotient) * float(1u << doublings) * 5.5511151231257827e-17;  // 2^-54
+}

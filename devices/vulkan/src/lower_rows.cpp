@@ -18,7 +18,7 @@ constexpr std::int64_t kThreads = 64;            // of the kernels on rows
 constexpr std::int64_t kRowsOfEight = 4;         // of rms_norm_eights.comp and its backward
 constexpr std::int64_t kRowsHeld = 16;           // of these where they hold rows in registers
 
-enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy, kSoftCap };
+enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy, kSoftCap, kNoise };
 
 /// What column_sums.comp sums.
 enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
@@ -127,6 +127,13 @@ void lower_elementwise(OpLowering& op) {
       dispatch.push.factors[0] = dropout.probability;
       const double kept = 1.0 / (1.0 - static_cast<double>(dropout.probability));
       dispatch.push.factors[1] = static_cast<float>(dropout.rest ? 1.0 - kept : kept);
+      return;
+    }
+    case OpKind::kNoise: {
+      const auto& noise = op.attributes<NoiseAttributes>();
+      add_elementwise(op, Mode::kNoise, storage, 0, {op.read(0), op.read(1), op.read(2), op.write(0)},
+                      {n, columns_of(op.in(0)), noise.site}, n)
+          .push.factors[0] = noise.amount;
       return;
     }
     case OpKind::kGatedActivation:

@@ -88,6 +88,7 @@ void lower(OpLowering& op) {
     case OpKind::kGatedActivationBackward:
     case OpKind::kAdd:
     case OpKind::kDropout:
+    case OpKind::kNoise:
     case OpKind::kSoftCap:
       return lower_elementwise(op);
     case OpKind::kVocabularyStatistics:

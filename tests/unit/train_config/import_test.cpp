@@ -456,6 +456,16 @@ stream: false
   EXPECT_EQ(text.config.data_format, "text");
 }
 
+TEST(Import, NoiseOnEmbeddings_HasItsNameOfEachProgram) {
+  const std::string axolotl = "base_model: m\ndatasets:\n  - path: d.jsonl\n    type: alpaca\noutput_dir: o\n";
+  const std::string factory = "model_name_or_path: m\nstage: sft\ndataset: d\ntemplate: qwen\noutput_dir: o\n";
+  for (const std::string& text : {axolotl + "neftune_noise_alpha: 5\n", axolotl + "noisy_embedding_alpha: 5\n",
+                                  factory + "neftune_noise_alpha: 5\n", factory + "neftune_alpha: 5\n"}) {
+    EXPECT_EQ(import(text).config.neftune_noise_alpha, 5.0) << text;
+  }
+  EXPECT_EQ(import(axolotl + "neftune_noise_alpha:\n").config.neftune_noise_alpha, 0.0);
+}
+
 std::string refusal_of_import(const std::string& text, const std::string& from = "auto") {
   const YamlFile file(text);
   Config request;

@@ -243,7 +243,8 @@ Architecture::WeightPlace Architecture::weight_place(LayerIndex layer, std::uint
 }
 
 bool Architecture::draws(LayerIndex layer) const {
-  if (is_head(layer) || layers_[layer].kind == LayerKind::kEmbedding) return false;
+  if (is_head(layer)) return false;
+  if (layers_[layer].kind == LayerKind::kEmbedding) return method_.noise_alpha > 0.0;
   return method_.train_lora && method_.lora && method_.lora->dropout > 0.0;
 }
 
@@ -258,7 +259,12 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
   const bool with_gradients = layer.has_backward && phase != Phase::kEvaluate && phase != Phase::kDecode;
   const devices::Encoding between = encoding_between(phase);
   if (layer.kind == LayerKind::kEmbedding) {
-    const TensorId sent = recorder.encoded(recorder.embedding(weight(0), embedding_scale()), between);
+    TensorId x = recorder.embedding(weight(0), embedding_scale());
+    if (draws(index) && phase != Phase::kEvaluate && phase != Phase::kDecode) {
+      // Granite's and AFMoE's factor multiplies the noise too, as transformers adds it to what the table gives.
+      x = recorder.noise(x, method_.noise_alpha * config_.embedding_multiplier, "noisy");
+    }
+    const TensorId sent = recorder.encoded(x, between);
     recorder.set_role(sent, TensorRole::kOutput, 0);
     if (with_gradients) recorder.backward(sent, {});
     return recorder.take();

@@ -98,6 +98,9 @@ class GradientPass {
         return gated_activation(op, *dy);
       case OpKind::kDropout:
         return dropout(op, *dy);
+      case OpKind::kNoise:
+        if (needs(op.reads[0])) collect(op.reads[0], *dy);
+        return;
       case OpKind::kColumnScale:
         return column_scale(op, *dy);
       case OpKind::kRoute:

@@ -15,9 +15,9 @@ constexpr std::size_t kNoOp = static_cast<std::size_t>(-1);
 /// Cheap beside the memory that its result would take.
 bool is_cheap(OpKind kind) {
   return kind == OpKind::kRmsNorm || kind == OpKind::kGatedActivation || kind == OpKind::kAdd ||
-         kind == OpKind::kDropout || kind == OpKind::kColumnScale || kind == OpKind::kExpand ||
-         kind == OpKind::kDispatch || kind == OpKind::kJoinHeads || kind == OpKind::kConvolution ||
-         kind == OpKind::kDecay;
+         kind == OpKind::kDropout || kind == OpKind::kNoise || kind == OpKind::kColumnScale ||
+         kind == OpKind::kExpand || kind == OpKind::kDispatch || kind == OpKind::kJoinHeads ||
+         kind == OpKind::kConvolution || kind == OpKind::kDecay;
 }
 
 /// Of what there is anyway: the layer's input or a weight.

@@ -254,6 +254,16 @@ TensorId Recorder::dropout(TensorId x, double probability, std::uint32_t site, c
   return y;
 }
 
+TensorId Recorder::noise(TensorId x, double amount, const std::string& name) {
+  const TensorId keys = batch(devices::BatchTensor::kKeys);
+  const TensorId bounds = batch(devices::BatchTensor::kBounds);
+  const TensorId y = activation(name, graph_.tensors[x].shape);
+  Op& op = append(OpKind::kNoise, devices::NoiseAttributes{static_cast<float>(amount)});
+  op.reads = {x, keys, bounds};
+  op.writes = {y};
+  return y;
+}
+
 TensorId Recorder::magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId b, double alpha,
                                    const std::string& name) {
   w = expanded(w);

@@ -130,6 +130,11 @@ std::vector<Entry> method_keys() {
             "freeze: the last so many blocks are trained")
           .from(1)
           .to(65536),
+      Entry(kRun, "neftune_noise_alpha", &Config::neftune_noise_alpha,
+            "NEFTune: uniform noise on embeddings while training, at most this over sqrt(tokens of the sample * "
+            "hidden_size); 0: none")
+          .also({"neftune_alpha", "noisy_embedding_alpha"})
+          .to(1e6),
   };
 }
 

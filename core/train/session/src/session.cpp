@@ -255,6 +255,7 @@ absl::StatusOr<OpenModel> open_model(const Config& config, Purpose purpose, bool
     method.train_lora = true;
   }
   method.lora_b_rate = config.loraplus_lr_ratio;
+  if (training) method.noise_alpha = config.neftune_noise_alpha;
   method.train_weights = training && config.finetuning_type != "lora";
   if (config.finetuning_type == "freeze") {
     if (training && config.freeze_trainable_layers > model_config.num_layers) {

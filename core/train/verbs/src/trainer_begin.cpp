@@ -24,6 +24,7 @@ nlohmann::ordered_json course_of(const Config& config) {
   return {{"finetuning_type", config.finetuning_type},
           {"use_dora", config.use_dora},
           {"loraplus_lr_ratio", config.loraplus_lr_ratio},
+          {"neftune_noise_alpha", config.neftune_noise_alpha},
           {"dtype", config.dtype},
           {"fp8", config.fp8},
           {"fp8_format", config.fp8_format},

@@ -1,4 +1,4 @@
-// Dropout: the decisions of random.h, several channels at a time.
+// Dropout and noise: the decisions and numbers of random.h, several channels at a time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dropout.cpp"
 #include <hwy/foreach_target.h>
@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels.h"
+#include "kernels/sequences.h"
 #include "kernels/storage.h"
 #include "kernels/vector-inl.h"
 #include "rondo/devices/random.h"
@@ -78,6 +79,34 @@ void dropout_typed(ThreadPool& pool, const T* x, const std::uint64_t* keys, T* y
   });
 }
 
+template <typename T>
+void noise_typed(ThreadPool& pool, const T* x, const std::uint64_t* keys, const std::int32_t* bounds, T* y,
+                 std::int64_t tokens, std::int64_t width, std::uint64_t place, float amount) {
+  const Sequences sequences(bounds);
+  const std::int64_t step = task_rows(width);
+  pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
+    const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
+    for (std::int64_t token = task * step; token < end; ++token) {
+      const std::uint64_t key = mix64(combine_keys(keys[token], place));
+      const auto numbers = static_cast<std::uint64_t>(sequences.at(token).length() * width);
+      const float scale = numbers == 0 ? 0.0F : amount * inverse_root(numbers);
+      const std::int64_t at = token * width;
+      for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
+        const auto drawn = hn::Sub(hn::Mul(hn::ConvertTo(Floats(), draws(key, i)), splat(0x1p-23F)), splat(1.0F));
+        store(hn::Add(load(x + at + i, extent), hn::Mul(splat(scale), drawn)), y + at + i, extent);
+      });
+    }
+  });
+}
+
+void noise_any(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, const std::int32_t* bounds,
+               void* y, std::int64_t tokens, std::int64_t width, std::uint64_t place, float amount) {
+  with_storage(storage, [&](auto type) {
+    using T = decltype(type);
+    noise_typed(pool, static_cast<const T*>(x), keys, bounds, static_cast<T*>(y), tokens, width, place, amount);
+  });
+}
+
 void dropout_any(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y,
                  std::int64_t tokens, std::int64_t width, std::uint64_t place, float probability, bool rest) {
   with_storage(storage, [&](auto type) {
@@ -92,12 +121,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace rondo::devices::cpu {
 HWY_EXPORT(dropout_any);
+HWY_EXPORT(noise_any);
 
 void dropout(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y, std::int64_t tokens,
              std::int64_t width, std::uint32_t layer, const DropoutAttributes& attributes) {
   const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | attributes.site;
   HWY_DYNAMIC_DISPATCH(dropout_any)
   (pool, storage, x, keys, y, tokens, width, place, attributes.probability, attributes.rest);
+}
+
+void noise(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, const std::int32_t* bounds,
+           void* y, std::int64_t tokens, std::int64_t width, std::uint32_t layer, const NoiseAttributes& attributes) {
+  const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | attributes.site;
+  HWY_DYNAMIC_DISPATCH(noise_any)(pool, storage, x, keys, bounds, y, tokens, width, place, attributes.amount);
 }
 
 }  // namespace rondo::devices::cpu

@@ -104,6 +104,12 @@ enum class OpKind : std::uint8_t {
   // reads: x [T, K], keys [T]                         writes: x * keep / (1 - p), or x less that
   // keep follows from (key, layer, site, channel)
   kDropout,
+  // NEFTune (arXiv 2310.05914). reads: x [T, C], keys [T], bounds       writes: x + scale * drawn
+  // drawn, in [-1, 1), follows from (key, layer, site, channel) (signed_uniform()); scale = amount / sqrt(L C), L being
+  // the tokens of the sequence, 0 for padding. The product and the sum are rounded to fp32, each by itself. The
+  // gradient
+  // of x is that of the result.
+  kNoise,
   // DoRA. reads: w [N, K], a [R, K], b [N, R], m fp32 [N]
   // writes: scale fp32 [N] = m / norm, inverse fp32 [N] = 1 / norm
   // norm[i]: the length of row i of w + alpha b a, which never exists whole; of a row of length 0 both are 0
@@ -287,6 +293,10 @@ struct DropoutAttributes {
   std::uint32_t site = 0;
   bool rest = false;  // what dropping takes away: x - dropout(x)
 };
+struct NoiseAttributes {
+  float amount = 0.0F;
+  std::uint32_t site = 0;
+};
 /// Of kMagnitudeScale.
 struct MagnitudeAttributes {
   float alpha = 1.0F;
@@ -338,10 +348,11 @@ struct AddRowsAttributes {
   std::int64_t padding_row = -1;  // none
 };
 
-using OpAttributes = std::variant<NoAttributes, EmbeddingAttributes, NormAttributes, MatMulAttributes, RopeAttributes,
-                                  AttentionAttributes, DeltaAttributes, GatedActivationAttributes, DropoutAttributes,
-                                  MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, RouteAttributes,
-                                  CombineAttributes, GroupAttributes, AddRowsAttributes, SoftCapAttributes>;
+using OpAttributes =
+    std::variant<NoAttributes, EmbeddingAttributes, NormAttributes, MatMulAttributes, RopeAttributes,
+                 AttentionAttributes, DeltaAttributes, GatedActivationAttributes, DropoutAttributes,
+                 MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, RouteAttributes, CombineAttributes,
+                 GroupAttributes, AddRowsAttributes, SoftCapAttributes, NoiseAttributes>;
 
 struct Op {
   OpKind kind = OpKind::kAdd;

@@ -22,4 +22,24 @@ constexpr bool dropout_keeps(std::uint64_t key, std::uint32_t layer, std::uint32
   return uniform_float(combine_keys(combine_keys(key, place), channel)) >= probability;
 }
 
+/// Uniform in [-1, 1), of OpKind::kNoise: for channel `channel` of a token with key `key`. 24 bits, none of them
+/// rounded.
+constexpr float signed_uniform(std::uint64_t key, std::uint32_t layer, std::uint32_t site, std::uint64_t channel) {
+  const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | site;
+  return uniform_float(combine_keys(combine_keys(key, place), channel)) * 2.0F - 1.0F;
+}
+
+/// 1 / sqrt(n), n from 1 to 2^60, to 2^-23 of it and by whole numbers alone: the bits are the same on every device,
+/// where roots and quotients of floating-point numbers need not be.
+constexpr float inverse_root(std::uint64_t n) {
+  std::uint32_t doublings = 0;
+  for (; n < 1ULL << 60U; n <<= 2U) ++doublings;
+  std::uint64_t root = 0;  // of n, rounded down
+  for (std::uint64_t bit = 1ULL << 30U; bit != 0; bit >>= 1U) {
+    if ((root | bit) * (root | bit) <= n) root |= bit;
+  }
+  const std::uint64_t quotient = ((1ULL << 62U) / root) >> 8U;  // 24 bits: nothing is rounded from here on
+  return static_cast<float>(quotient) * static_cast<float>(1U << doublings) * 0x1p-54F;
+}
+
 }  // namespace rondo::devices

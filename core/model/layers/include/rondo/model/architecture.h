@@ -32,6 +32,7 @@ struct MethodSpec {
   std::optional<std::uint32_t> trained_blocks;
   std::optional<LoraConfig> lora;
   bool train_lora = false;   // false: the adapter is applied but frozen
+  double noise_alpha = 0.0;  // NEFTune: noise on the embedding, OpKind::kNoise; in training alone
   double lora_b_rate = 1.0;  // LoRA+: times the learning rate, for the factors B and, as PEFT has it, magnitudes
   /// Of the matrices of the blocks, where they are frozen; embedding, head, norms and biases stay plain.
   devices::Encoding base_encoding = devices::Encoding::kPlain;
@@ -132,7 +133,7 @@ enum class Phase : std::uint8_t {
   kInputGradient,   // the same but for gradients of matrices and biases: the first half of kBackward, not of the head
   kWeightGradient,  // these, from what the first half holds; no ops where a layer has none
   kFused,           // head: loss and gradients in one visit, of all its parts from the layer's on
-  kEvaluate,        // head: loss alone, likewise; other layers: as kForward, without dropout
+  kEvaluate,        // head: loss alone, likewise; other layers: as kForward, without dropout and noise
   kDecode,          // with a key/value cache; first part of the head: logits of the last token, over all parts
 };
 const char* name_of(Phase phase);

@@ -98,6 +98,8 @@ class Recorder {
   TensorId soft_cap(TensorId x, double cap, const std::string& name);
   /// `rest`: what dropping takes away.
   TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest = false);
+  /// Of a model's input: see OpKind::kNoise.
+  TensorId noise(TensorId x, double amount, const std::string& name);
   /// DoRA: m (fp32) over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
   TensorId magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId b, double alpha, const std::string& name);
   /// y = x * scale (+ bias) (+ addend), `scale` from magnitude_scale().

@@ -53,6 +53,7 @@ struct Config {
   std::string modules_to_save;
   double loraplus_lr_ratio = 1.0;
   std::uint32_t freeze_trainable_layers = 2;
+  double neftune_noise_alpha = 0.0;  // 0: no noise
   // Batch and length of the run.
   std::uint32_t per_device_train_batch_size = 1;
   std::uint32_t gradient_accumulation_steps = 8;
