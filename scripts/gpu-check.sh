@@ -303,7 +303,7 @@ run_vulkan() {
   finish_checks
   measure vulkan "$work/vulkan.json" env RONDO_VULKAN_STATISTICS="$work/pipelines" "$(dirname "$rondo")/rondo_vulkan_bench" \
     --benchmark_min_time=0.05 \
-    --benchmark_filter='VulkanOp/(MatMul|RmsNorm|Attention|GatedActivation_Silu|Update|CodedUpdate)/.*|VulkanDispatches|Paired(MatrixUnits|Upload)' \
+    --benchmark_filter='VulkanOp/(MatMul|Norm|Attention|GatedActivation_Silu|Update|CodedUpdate)/.*|VulkanDispatches|Paired(MatrixUnits|Upload)' \
     --benchmark_out="$work/vulkan.json" --benchmark_out_format=json
 }
 

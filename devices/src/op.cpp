@@ -139,16 +139,28 @@ const char* name_of(Encoding encoding) {
   return "unknown";
 }
 
+NormOperands::NormOperands(const OpList& list, const Op& op) {
+  const auto& norm = std::get<NormAttributes>(op.attributes);
+  std::size_t next = 1;
+  if (norm.has_weight()) weight = next++;
+  if (op.kind == OpKind::kNorm && norm.has_bias) bias = next;
+  if (op.kind == OpKind::kNormBackward) gradient = next++;
+  if (op.kind == OpKind::kNormBackward && norm.has_addend) addend = next;
+  const TensorDesc& x = list.tensors[op.reads[0]];
+  width = norm.has_weight() ? list.tensors[op.reads[weight]].elements() : x.shape.back();
+  rows = width == 0 ? 0 : x.elements() / width;
+}
+
 const char* name_of(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbedding:
       return "embedding";
     case OpKind::kEmbeddingBackward:
       return "embedding_backward";
-    case OpKind::kRmsNorm:
-      return "rms_norm";
-    case OpKind::kRmsNormBackward:
-      return "rms_norm_backward";
+    case OpKind::kNorm:
+      return "norm";
+    case OpKind::kNormBackward:
+      return "norm_backward";
     case OpKind::kMatMul:
       return "matmul";
     case OpKind::kMatMulInputGradient:

@@ -35,29 +35,42 @@ void check_embedding_backward(Checker& c) {
 }
 
 /// A norm's x and weight: of one number for each place in x's last dimension, or in its last two together.
-void check_norm_operands(Checker& c) {
+void check_norm_operands(Checker& c, const NormAttributes& norm) {
   const Shape& x = c.in(0).shape;
   if (x.empty()) return c.complain(fmt::format("tensor '{}' has no dimension", c.in(0).name));
   c.floating(c.in(0));
+  if (!norm.has_weight()) return;
   c.floating(c.in(1));
   const bool joint = x.size() > 2 && c.in(1).shape == Shape{x[x.size() - 2] * x.back()};
   if (!joint) c.shape(c.in(1), {x.back()});
 }
 
-void check_rms_norm(Checker& c) {
-  if (c.attributes<NormAttributes>() == nullptr || !c.counts(2, 1)) return;
-  check_norm_operands(c);
+void check_norm(Checker& c) {
+  const auto* norm = c.attributes<NormAttributes>();
+  const std::size_t weights = norm != nullptr && norm->has_weight() ? 1 : 0;
+  if (norm != nullptr && norm->has_bias && !norm->centred) return c.complain("a norm that is not centred has no bias");
+  if (norm == nullptr || !c.counts(1 + weights + (norm->has_bias ? 1 : 0), 1)) return;
+  check_norm_operands(c, *norm);
   if (!c.good()) return;
+  if (norm->has_bias) {
+    c.floating(c.in(1 + weights));
+    c.shape(c.in(1 + weights), norm->has_weight() ? c.in(1).shape : Shape{c.in(0).shape.back()});
+  }
   c.alike(c.out(0), c.in(0));
 }
 
-void check_rms_norm_backward(Checker& c) {
+void check_norm_backward(Checker& c) {
   const auto* norm = c.attributes<NormAttributes>();
-  if (norm == nullptr || !c.counts(norm->has_addend ? 4 : 3, norm->has_weight_gradient ? 2 : 1)) return;
-  check_norm_operands(c);
+  if (norm == nullptr) return;
+  if (norm->has_bias) return c.complain("a norm's gradient has no bias");
+  if (norm->has_weight_gradient && !norm->has_weight())
+    return c.complain("a norm without a weight has no gradient of it");
+  const std::size_t gradient = norm->has_weight() ? 2 : 1;
+  if (!c.counts(gradient + (norm->has_addend ? 2 : 1), norm->has_weight_gradient ? 2 : 1)) return;
+  check_norm_operands(c, *norm);
   if (!c.good()) return;
-  c.alike(c.in(2), c.in(0));
-  if (norm->has_addend) c.alike(c.in(3), c.in(0));
+  c.alike(c.in(gradient), c.in(0));
+  if (norm->has_addend) c.alike(c.in(gradient + 1), c.in(0));
   c.alike(c.out(0), c.in(0));
   if (!norm->has_weight_gradient) return;
   c.wide(c.out(1), c.in(1).shape);
@@ -236,8 +249,12 @@ void check_elementwise(Checker& c, std::size_t reads, std::size_t writes) {
 
 void check_add(Checker& c) { check_elementwise(c, c.reads() == 1 ? 1 : 2, 1); }
 
-void check_gated_activation(Checker& c, std::size_t reads, std::size_t writes) {
-  if (c.attributes<GatedActivationAttributes>() != nullptr) check_elementwise(c, reads, writes);
+/// `fewest`: reads where there is no up.
+void check_gated_activation(Checker& c, std::size_t fewest) {
+  const auto* gated = c.attributes<GatedActivationAttributes>();
+  if (gated == nullptr) return;
+  const bool alone = c.reads() == fewest && gated->activation != ActivationKind::kClampedSwiglu;
+  check_elementwise(c, alone ? fewest : fewest + 1, alone ? 1 : fewest);
 }
 
 void check_dropout(Checker& c) {
@@ -461,10 +478,10 @@ void check(Checker& c) {
       return check_embedding(c);
     case OpKind::kEmbeddingBackward:
       return check_embedding_backward(c);
-    case OpKind::kRmsNorm:
-      return check_rms_norm(c);
-    case OpKind::kRmsNormBackward:
-      return check_rms_norm_backward(c);
+    case OpKind::kNorm:
+      return check_norm(c);
+    case OpKind::kNormBackward:
+      return check_norm_backward(c);
     case OpKind::kMatMul:
       return check_product(c, true);
     case OpKind::kMatMulInputGradient:
@@ -497,9 +514,9 @@ void check(Checker& c) {
     case OpKind::kDeltaRuleBackward:
       return check_delta(c);
     case OpKind::kGatedActivation:
-      return check_gated_activation(c, 2, 1);
+      return check_gated_activation(c, 1);
     case OpKind::kGatedActivationBackward:
-      return check_gated_activation(c, 3, 2);
+      return check_gated_activation(c, 2);
     case OpKind::kAdd:
       return check_add(c);
     case OpKind::kSoftCap:

@@ -6,6 +6,7 @@
 #include "expert_descriptions.h"
 #include "heads_case.h"
 #include "noise_case.h"
+#include "norm_descriptions.h"
 #include "op_case.h"
 #include "rondo/devices/update.h"
 #include "update_descriptions.h"
@@ -68,47 +69,6 @@ OpCase sums(DType storage, Scale scale) {
   b.op(OpKind::kAdd, {sum}, {b.output("copy", {s.tokens, s.hidden})});
   return b.result();
 }
-
-/// `heads`: 0 for a norm over a token's row, else for one over all its heads together.
-OpCase norm(DType storage, Scale scale, bool whole, std::int64_t heads, const NormAttributes& attributes) {
-  const Sizes s = sizes_of(scale);
-  CaseBuilder b(storage, s.tokens);
-  const Shape shape = heads == 0 ? Shape{s.tokens, s.hidden} : Shape{s.tokens, heads, s.head_dim};
-  const std::int64_t width = heads == 0 ? s.hidden : heads * s.head_dim;
-  const TensorId x = b.input("x", shape);
-  const TensorId w = b.weight("w", {width});
-  const TensorId y = b.output("y", shape);
-  const TensorId dy = b.input("dy", shape);
-  const TensorId dx = b.output("dx", shape);
-  b.op(OpKind::kRmsNorm, {x, w}, {y}, attributes);
-  b.result().projections = {{y, dy}};
-  b.result().reduction = width;
-  if (!whole) {
-    b.op(OpKind::kRmsNormBackward, {x, w, dy}, {dx}, attributes);
-    b.result().gradients = {{x, dx}};
-    return b.result();
-  }
-  // The residual stream goes round the norm: z = x + addend of its own, whose gradient is added to dx.
-  const TensorId z = b.output("z", shape);
-  const TensorId residual = b.input("dz", shape);
-  const TensorId other = b.input("other", shape);
-  const TensorId dw = b.gradient("dw", {width});
-  b.op(OpKind::kAdd, {x, other}, {z});
-  NormAttributes backward = attributes;
-  backward.has_addend = true;
-  backward.has_weight_gradient = true;
-  b.op(OpKind::kRmsNormBackward, {x, w, dy, residual}, {dx, dw}, backward);
-  b.result().projections.push_back({z, residual});
-  b.result().gradients = {{x, dx}, {w, dw}};
-  return b.result();
-}
-OpCase norm_plain(DType storage, Scale scale) { return norm(storage, scale, false, 0, {1e-5F}); }
-OpCase norm_whole(DType storage, Scale scale) { return norm(storage, scale, true, 0, {1e-5F}); }
-/// The weight is scaled and added to one.
-OpCase norm_with_offset(DType storage, Scale scale) {
-  return norm(storage, scale, true, 0, {1e-5F, false, false, 0.625F, 1.0F});
-}
-OpCase norm_of_heads(DType storage, Scale scale) { return norm(storage, scale, true, sizes_of(scale).heads, {1e-5F}); }
 
 struct ProductSizes {
   std::uint32_t tokens;
@@ -350,6 +310,23 @@ OpCase gated_case(DType storage, Scale scale, const GatedActivationAttributes& a
   b.result().gradients = {{gate, dgate}, {up, dup}};
   return b.result();
 }
+OpCase activated_alone(DType storage, Scale scale, ActivationKind activation) {
+  const Sizes s = sizes_of(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape shape = {s.tokens, s.inner};
+  const TensorId gate = b.input("gate", shape, 3.0);
+  const TensorId y = b.output("y", shape), dy = b.input("dy", shape);
+  const TensorId dgate = b.output("dgate", shape);
+  b.op(OpKind::kGatedActivation, {gate}, {y}, GatedActivationAttributes{activation});
+  b.op(OpKind::kGatedActivationBackward, {gate, dy}, {dgate}, GatedActivationAttributes{activation});
+  b.result().projections = {{y, dy}};
+  b.result().gradients = {{gate, dgate}};
+  return b.result();
+}
+OpCase alone_gelu(DType storage, Scale scale) { return activated_alone(storage, scale, ActivationKind::kGelu); }
+OpCase alone_gelu_tanh(DType storage, Scale scale) {
+  return activated_alone(storage, scale, ActivationKind::kGeluTanh);
+}
 OpCase gated_silu(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kSilu}); }
 OpCase gated_gelu(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kGelu}); }
 OpCase gated_gelu_tanh(DType storage, Scale scale) { return gated_case(storage, scale, {ActivationKind::kGeluTanh}); }
@@ -491,10 +468,17 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Embedding", embedding, true},
       {"EmbeddingOfFew", embedding_of_few, true},
       {"EmbeddingScaled", embedding_scaled, true},
-      {"RmsNorm", norm_plain, true},
-      {"RmsNorm_AddendAndWeightGradient", norm_whole, true},
-      {"RmsNorm_WeightOffset", norm_with_offset, true},
-      {"RmsNorm_AllHeads", norm_of_heads, true},
+      {"Norm", norm_plain, true},
+      {"Norm_AddendAndWeightGradient", norm_whole, true},
+      {"Norm_WeightOffset", norm_with_offset, true},
+      {"Norm_AllHeads", norm_of_heads, true},
+      {"Norm_WithoutWeight", norm_without_weight, true},
+      {"Norm_Centred", layer_norm_plain, true},
+      {"Norm_CentredWithBias", layer_norm, true},
+      {"Norm_CentredOneRow", layer_norm_of_a_row, true},
+      {"Norm_CentredSeveralChunks", layer_norm_of_chunks, false},
+      {"Norm_CentredWithoutBias", layer_norm_without_bias, true},
+      {"Norm_CentredWithoutWeight", layer_norm_without_weight, true},
       {"Add", sums, false},  // linear
       {"MatMul", matmul_plain, true},
       {"MatMul_AlphaBiasAddend", matmul_whole, true},
@@ -542,6 +526,8 @@ const std::vector<OpDescription>& op_descriptions() {
       {"GatedActivation_Relu", gated_relu, true},
       {"GatedActivation_Identity", gated_identity, true},
       {"GatedActivation_Clamped", gated_clamped, true},
+      {"GatedActivation_AloneGelu", alone_gelu, true},
+      {"GatedActivation_AloneGeluTanh", alone_gelu_tanh, true},
       {"GatedActivation_Sigmoid", gated_sigmoid, true},
       {"Dropout", dropout_case, true},
       {"Dropout_Rest", dropout_rest, true},

@@ -71,9 +71,9 @@ inline double units_of(const Op& op) {
       return 4;  // one sum, and a product with it
     case OpKind::kMagnitudeScale:
       return 7;  // the sum of b a, that of squares, root, quotient
-    case OpKind::kRmsNorm:
+    case OpKind::kNorm:
       return 5;  // one sum, root, two products
-    case OpKind::kRmsNormBackward:
+    case OpKind::kNormBackward:
       return 9;  // the forward's, the mean of products, their difference
     case OpKind::kRope:
       return 4;  // cosine and sine rounded, two products, one addition

@@ -27,16 +27,16 @@ constexpr Storage storage_of(DType dtype) {
 /// Name of the instruction set that the kernels run with: "AVX2", "AVX3" (AVX-512), ...
 std::string kernel_target();
 
-/// As OpKind::kRmsNorm.  x, y: [rows, width], w: [width].
-void rms_norm(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
-              std::int64_t width, const NormAttributes& norm);
+/// As OpKind::kNorm.  x, y: [rows, width], w and bias: [width], null where there is none.
+void norm_forward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* bias, void* y,
+                  std::int64_t rows, std::int64_t width, const NormAttributes& norm);
 
-/// dx (+ addend) and dw. addend and dw may be null. dw fp32 [width] is added to: rows in chunks of kTokenChunk, each
-/// chunk's sum added in rising order. scratch: rms_norm_backward_scratch(rows, width) bytes.
-void rms_norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
-                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width,
-                       const NormAttributes& norm, std::byte* scratch);
-std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t width);
+/// dx (+ addend) and dw. w, addend and dw may be null. dw fp32 [width] is added to: rows in chunks of kTokenChunk, each
+/// chunk's sum added in rising order. scratch: norm_backward_scratch(rows, width) bytes.
+void norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy, const void* addend,
+                   void* dx, float* dw, std::int64_t rows, std::int64_t width, const NormAttributes& norm,
+                   std::byte* scratch);
+std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t width);
 
 /// x, y: [tokens, heads, head_dim]; positions [tokens]; bounds as BatchTensor::kBounds (used by dynamic scaling).
 /// scratch: tokens * head_dim floats (cosine and sine of each token).
@@ -74,7 +74,7 @@ std::size_t cached_attention_scratch(const AttentionShape& shape, const TileUnit
 /// y = cap * tanh(x / cap) over n elements; y may be x.
 void soft_cap(ThreadPool& pool, Storage storage, float cap, const void* x, void* y, std::int64_t n);
 
-/// y = activation(gate) * up over n elements.
+/// y = activation(gate) * up over n elements; without up, and then without dup, as if that were 1.
 void gated_activation(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation, const void* gate,
                       const void* up, void* y, std::int64_t n);
 void gated_activation_backward(ThreadPool& pool, Storage storage, const GatedActivationAttributes& activation,

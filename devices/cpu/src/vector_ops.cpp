@@ -20,33 +20,34 @@ AttentionShape attention_shape(const TensorDesc& q, const TensorDesc& k) {
   return {q.shape[0], q.shape[1], k.shape[1], q.shape[2]};
 }
 
-class RmsNorm final : public VectorOp {
+class Norm final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    const std::int64_t width = read(1).elements();
-    rms_norm(context.pool, storage_, in(context, 0), in(context, 1), out(context, 0), read(0).elements() / width, width,
-             attributes<NormAttributes>());
+    const NormOperands operands(list_, op_);
+    const auto at = [&](std::size_t place) { return place == 0 ? nullptr : in(context, place); };
+    norm_forward(context.pool, storage_, in(context, 0), at(operands.weight), at(operands.bias), out(context, 0),
+                 operands.rows, operands.width, attributes<NormAttributes>());
     return absl::OkStatus();
   }
 };
 
-class RmsNormBackward final : public VectorOp {
+class NormBackward final : public VectorOp {
  public:
   using VectorOp::VectorOp;
-  Bytes scratch_bytes(std::uint32_t) const override { return rms_norm_backward_scratch(rows(), width()); }
+  Bytes scratch_bytes(std::uint32_t) const override {
+    const NormOperands operands(list_, op_);
+    return norm_backward_scratch(operands.rows, operands.width);
+  }
   absl::Status run(const RunContext& context) const override {
     const auto& norm = attributes<NormAttributes>();
-    rms_norm_backward(context.pool, storage_, in(context, 0), in(context, 1), in(context, 2),
-                      norm.has_addend ? in(context, 3) : nullptr, out(context, 0),
-                      norm.has_weight_gradient ? out_floats(context, 1) : nullptr, rows(), width(), norm,
-                      context.scratch);
+    const NormOperands operands(list_, op_);
+    const auto at = [&](std::size_t place) { return place == 0 ? nullptr : in(context, place); };
+    norm_backward(context.pool, storage_, in(context, 0), at(operands.weight), in(context, operands.gradient),
+                  at(operands.addend), out(context, 0), norm.has_weight_gradient ? out_floats(context, 1) : nullptr,
+                  operands.rows, operands.width, norm, context.scratch);
     return absl::OkStatus();
   }
-
- private:
-  std::int64_t width() const { return read(1).elements(); }
-  std::int64_t rows() const { return read(0).elements() / width(); }
 };
 
 class BiasGradient final : public VectorOp {
@@ -135,8 +136,8 @@ class GatedActivation final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
-    gated_activation(context.pool, storage_, attributes<GatedActivationAttributes>(), in(context, 0), in(context, 1),
-                     out(context, 0), read(0).elements());
+    gated_activation(context.pool, storage_, attributes<GatedActivationAttributes>(), in(context, 0),
+                     op_.reads.size() == 1 ? nullptr : in(context, 1), out(context, 0), read(0).elements());
     return absl::OkStatus();
   }
 };
@@ -145,8 +146,10 @@ class GatedActivationBackward final : public VectorOp {
  public:
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
+    const bool alone = op_.reads.size() == 2;
     gated_activation_backward(context.pool, storage_, attributes<GatedActivationAttributes>(), in(context, 0),
-                              in(context, 1), in(context, 2), out(context, 0), out(context, 1), read(0).elements());
+                              alone ? nullptr : in(context, 1), in(context, alone ? 1 : 2), out(context, 0),
+                              alone ? nullptr : out(context, 1), read(0).elements());
     return absl::OkStatus();
   }
 };
@@ -256,10 +259,10 @@ class Encode final : public VectorOp {
 
 PreparedOr prepare_vector_op(const Preparation& preparation) {
   switch (preparation.op.kind) {
-    case OpKind::kRmsNorm:
-      return std::make_unique<RmsNorm>(preparation);
-    case OpKind::kRmsNormBackward:
-      return std::make_unique<RmsNormBackward>(preparation);
+    case OpKind::kNorm:
+      return std::make_unique<Norm>(preparation);
+    case OpKind::kNormBackward:
+      return std::make_unique<NormBackward>(preparation);
     case OpKind::kBiasGradient:
       return std::make_unique<BiasGradient>(preparation);
     case OpKind::kRope:

@@ -142,6 +142,16 @@ struct Add {
   }
 };
 
+/// What an activation is multiplied by: 1 where there is no up.
+template <int kCount, typename T>
+RONDO_KERNEL Numbers<kCount> load_up(const ElementwiseParams& p, std::int64_t first) {
+  if (p.b != nullptr) return load_vector<kCount>(static_cast<const T*>(p.b) + first);
+  Numbers<kCount> ones;
+  RONDO_UNROLL
+  for (int i = 0; i < kCount; ++i) ones[i] = 1;
+  return ones;
+}
+
 template <typename T>
 struct Gated {
   template <typename Block>
@@ -150,7 +160,7 @@ struct Gated {
     for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
       constexpr int kCount = decltype(vector)::kNumbers;
       auto gate = load_vector<kCount>(static_cast<const T*>(p.a) + first);
-      auto up = load_vector<kCount>(static_cast<const T*>(p.b) + first);
+      auto up = load_up<kCount, T>(p, first);
       RONDO_UNROLL
       for (int i = 0; i < kCount; ++i) {
         const auto factors = gated_factors(p, static_cast<Real>(gate[i]), static_cast<Real>(up[i]));
@@ -169,7 +179,7 @@ struct GatedBackward {
     for_elements(block, p.elements, [&](auto vector, std::int64_t first) {
       constexpr int kCount = decltype(vector)::kNumbers;
       auto gate = load_vector<kCount>(static_cast<const T*>(p.a) + first);
-      auto up = load_vector<kCount>(static_cast<const T*>(p.b) + first);
+      auto up = load_up<kCount, T>(p, first);
       auto dy = load_vector<kCount>(static_cast<const T*>(p.c) + first);
       RONDO_UNROLL
       for (int i = 0; i < kCount; ++i) {
@@ -179,7 +189,7 @@ struct GatedBackward {
         up[i] = factors.up_counts ? static_cast<float>(gradient * factors.gate.value) : 0.0F;
       }
       store_vector<kCount>(static_cast<T*>(p.y) + first, gate);
-      store_vector<kCount>(static_cast<T*>(p.z) + first, up);
+      if (p.z != nullptr) store_vector<kCount>(static_cast<T*>(p.z) + first, up);
     });
   }
 };

@@ -1,4 +1,5 @@
-// RMSNorm and its gradient: a block a row. The kernel of dx leaves each row's scale for the weight's gradient.
+// Norms and their gradient: a block a row. The kernel of dx leaves each row's scale, and where the norm is centred its
+// mean, for the weight's gradient.
 //
 // Where a row is a vector or two for each thread, all that is read of it is read at once and kept in registers; else it
 // is read again when the sums are known. The order of the sums is the same.
@@ -40,17 +41,64 @@ RONDO_KERNEL void over_row(Block& block, const NormParams& p) {
 /// What a norm multiplies by: some of a row's weights, times their factor, and the offset.
 template <int kCount>
 RONDO_KERNEL Numbers<kCount> load_gain(const NormParams& p, std::int64_t d) {
-  Numbers<kCount> gain = load_any_vector<kCount>(p.w, p.weight_storage, d);
+  Numbers<kCount> gain{};
+  if (p.w != nullptr) gain = load_any_vector<kCount>(p.w, p.weight_storage, d);
   RONDO_UNROLL
   for (int i = 0; i < kCount; ++i) gain[i] = gain[i] * p.weight_factor + p.weight_offset;
   return gain;
 }
 
-template <typename T>
-struct Norm {
+/// To what a norm gives, where it has a bias.
+template <int kCount>
+RONDO_KERNEL void add_bias(Numbers<kCount>& some, const NormParams& p, std::int64_t d) {
+  if (p.bias != nullptr) add_vector(some, load_any_vector<kCount>(p.bias, p.weight_storage, d));
+}
+
+/// Takes its mean off a row that threads hold, and says what it was.
+template <int kHeld, typename Block>
+RONDO_KERNEL float centre_held(Block& block, const NormParams& p, typename Block::template Own<HeldRow<kHeld>>& row) {
+  typename Block::template Own<float> sums;
+  block.local([&](int thread) {
+    float sum = 0;
+    for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
+      RONDO_UNROLL
+      for (int i = 0; i < kVector; ++i) sum += row[thread][k][i];
+    });
+    sums[thread] = sum;
+  });
+  const float mean = block.sum(sums) / static_cast<float>(p.width);
+  block.local([&](int thread) {
+    for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
+      RONDO_UNROLL
+      for (int i = 0; i < kVector; ++i) row[thread][k][i] -= mean;
+    });
+  });
+  return mean;
+}
+
+/// Of a row in memory.
+template <typename T, typename Block>
+RONDO_KERNEL float mean_of_row(Block& block, const NormParams& p, const T* x) {
+  typename Block::template Own<float> sums;
+  block.local([&](int thread) {
+    float sum = 0;
+    for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
+      constexpr int kCount = decltype(vector)::kNumbers;
+      auto some = load_vector<kCount>(x + d);
+      RONDO_UNROLL
+      for (int i = 0; i < kCount; ++i) sum += some[i];
+    });
+    sums[thread] = sum;
+  });
+  return block.sum(sums) / static_cast<float>(p.width);
+}
+
+/// kCentred: as LayerNorm, of which alone there may be a bias. Else nothing of that is compiled, for registers are few.
+template <typename T, bool kCentred>
+struct NormOf {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    over_row<Norm>(block, p);
+    over_row<NormOf>(block, p);
   }
 
   template <int kHeld, typename Block>
@@ -65,6 +113,9 @@ struct Norm {
         row[thread][k] = load_vector<kVector>(x + d);
         weights[thread][k] = load_gain<kVector>(p, d);
       });
+    });
+    if constexpr (kCentred) centre_held<kHeld>(block, p, row);
+    block.local([&](int thread) {
       float sum = 0;
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
         RONDO_UNROLL
@@ -78,6 +129,7 @@ struct Norm {
         Numbers<kVector> some;
         RONDO_UNROLL
         for (int i = 0; i < kVector; ++i) some[i] = row[thread][k][i] * scale * weights[thread][k][i];
+        if constexpr (kCentred) add_bias<kVector>(some, p, d);
         store_vector<kVector>(y + d, some);
       });
     });
@@ -87,6 +139,8 @@ struct Norm {
   RONDO_KERNEL static void of_memory(Block& block, const NormParams& p) {
     const T* const x = static_cast<const T*>(p.x) + block.x() * p.width;
     T* const y = static_cast<T*>(p.y) + block.x() * p.width;
+    float mean = 0;
+    if constexpr (kCentred) mean = mean_of_row(block, p, x);
     typename Block::template Own<float> squares;
     block.local([&](int thread) {
       float sum = 0;
@@ -94,7 +148,7 @@ struct Norm {
         constexpr int kCount = decltype(vector)::kNumbers;
         auto some = load_vector<kCount>(x + d);
         RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) sum += some[i] * some[i];
+        for (int i = 0; i < kCount; ++i) sum += (some[i] - mean) * (some[i] - mean);
       });
       squares[thread] = sum;
     });
@@ -105,19 +159,21 @@ struct Norm {
         auto some = load_vector<kCount>(x + d);
         auto weights = load_gain<kCount>(p, d);
         RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) some[i] = some[i] * scale * weights[i];
+        for (int i = 0; i < kCount; ++i) some[i] = (some[i] - mean) * scale * weights[i];
+        if constexpr (kCentred) add_bias<kCount>(some, p, d);
         store_vector<kCount>(y + d, some);
       });
     });
   }
 };
 
-/// With n = x r and the gain g: dx = r (g dy - n mean(n g dy)) + addend.
-template <typename T>
-struct NormBackward {
+/// With n = r c, c = x or x - mean(x), and the gain g: dx = r (g dy - n mean(n g dy)) + addend, where it is centred
+/// less r mean(g dy).
+template <typename T, bool kCentred>
+struct NormBackwardOf {
   template <typename Block>
   RONDO_KERNEL static void run(Block& block, const NormParams& p) {
-    over_row<NormBackward>(block, p);
+    over_row<NormBackwardOf>(block, p);
   }
 
   template <int kHeld, typename Block>
@@ -127,8 +183,7 @@ struct NormBackward {
     typename Block::template Own<HeldRow<kHeld>> row;
     typename Block::template Own<HeldRow<kHeld>> gradients;  // times the gain
     typename Block::template Own<HeldRow<kHeld>> more;
-    typename Block::template Own<float> squares;
-    typename Block::template Own<float> products;
+    RowSums<Block> own;
     block.local([&](int thread) {
       HeldRow<kHeld> weights;
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t d) {
@@ -137,6 +192,13 @@ struct NormBackward {
         weights[k] = load_gain<kVector>(p, d);
         if (addend != nullptr) more[thread][k] = load_vector<kVector>(addend + d);
       });
+      if constexpr (kCentred) {
+        for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
+          RONDO_UNROLL
+          for (int i = 0; i < kVector; ++i) gradients[thread][k][i] *= weights[k][i];
+        });
+        return;
+      }
       float square = 0;
       float product = 0;
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
@@ -148,16 +210,21 @@ struct NormBackward {
           gradients[thread][k][i] *= weights[k][i];
         }
       });
-      squares[thread] = square;
-      products[thread] = product;
+      own.squares[thread] = square;
+      own.products[thread] = product;
     });
-    const Sums sums = sums_of(block, p, squares, products);
+    float mean = 0;
+    if constexpr (kCentred) {
+      mean = centre_held<kHeld>(block, p, row);
+      sum_held<kHeld>(block, p, row, gradients, own);
+    }
+    const Sums sums = sums_of(block, p, own, mean);
     block.local([&](int thread) {
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t d) {
         Numbers<kVector> some;
         RONDO_UNROLL
         for (int i = 0; i < kVector; ++i) {
-          some[i] = sums.scale * (gradients[thread][k][i] - row[thread][k][i] * sums.scale * sums.mean);
+          some[i] = sums.scale * (gradients[thread][k][i] - sums.slope - row[thread][k][i] * sums.scale * sums.product);
           if (addend != nullptr) some[i] += more[thread][k][i];
         }
         store_vector<kVector>(static_cast<T*>(p.y) + first + d, some);
@@ -172,11 +239,13 @@ struct NormBackward {
     const T* const dy = static_cast<const T*>(p.dy) + first;
     const T* const addend = p.addend == nullptr ? nullptr : static_cast<const T*>(p.addend) + first;
     T* const dx = static_cast<T*>(p.y) + first;
-    typename Block::template Own<float> squares;
-    typename Block::template Own<float> products;
+    float mean = 0;
+    if constexpr (kCentred) mean = mean_of_row(block, p, x);
+    RowSums<Block> own;
     block.local([&](int thread) {
       float square = 0;
       float product = 0;
+      float slope = 0;
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;
         auto some = load_vector<kCount>(x + d);
@@ -184,14 +253,17 @@ struct NormBackward {
         auto weights = load_gain<kCount>(p, d);
         RONDO_UNROLL
         for (int i = 0; i < kCount; ++i) {
-          square += some[i] * some[i];
-          product += some[i] * weights[i] * gradients[i];
+          const float centred = some[i] - mean;
+          square += centred * centred;
+          product += centred * weights[i] * gradients[i];
+          if constexpr (kCentred) slope += weights[i] * gradients[i];
         }
       });
-      squares[thread] = square;
-      products[thread] = product;
+      own.squares[thread] = square;
+      own.products[thread] = product;
+      if constexpr (kCentred) own.slopes[thread] = slope;
     });
-    const Sums sums = sums_of(block, p, squares, products);
+    const Sums sums = sums_of(block, p, own, mean);
     block.local([&](int thread) {
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;
@@ -200,7 +272,8 @@ struct NormBackward {
         auto weights = load_gain<kCount>(p, d);
         RONDO_UNROLL
         for (int i = 0; i < kCount; ++i) {
-          some[i] = sums.scale * (weights[i] * gradients[i] - some[i] * sums.scale * sums.mean);
+          some[i] =
+              sums.scale * (weights[i] * gradients[i] - sums.slope - (some[i] - mean) * sums.scale * sums.product);
         }
         if (addend != nullptr) {
           add_vector(some, load_vector<kCount>(addend + d));
@@ -211,22 +284,67 @@ struct NormBackward {
   }
 
  private:
-  /// Of a row, from its sums of squares and of x g dy.
+  /// A thread's part of a row's sums: of squares, of n g dy / r and of g dy.
+  template <typename Block>
+  struct RowSums {
+    typename Block::template Own<float> squares;
+    typename Block::template Own<float> products;
+    typename Block::template Own<float> slopes;
+  };
+  /// Of a row: r, the mean of n g dy and, where the norm is centred, that of g dy.
   struct Sums {
     float scale;
-    float mean;
+    float product;
+    float slope;
   };
-  template <typename Block>
-  RONDO_KERNEL static Sums sums_of(Block& block, const NormParams& p, typename Block::template Own<float>& squares,
-                                   typename Block::template Own<float>& products) {
-    const auto width = static_cast<float>(p.width);
-    const float scale = 1.0F / sqrtf(block.sum(squares) / width + p.epsilon);
-    const float mean = scale * block.sum(products) / width;
+  /// Of what a thread holds of a centred row, and of g dy.
+  template <int kHeld, typename Block>
+  RONDO_KERNEL static void sum_held(Block& block, const NormParams& p,
+                                    typename Block::template Own<HeldRow<kHeld>>& row,
+                                    typename Block::template Own<HeldRow<kHeld>>& gradients, RowSums<Block>& own) {
     block.local([&](int thread) {
-      if (thread == 0 && p.scales != nullptr) p.scales[block.x()] = scale * p.weight_factor;
+      float square = 0;
+      float product = 0;
+      float slope = 0;
+      for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
+        RONDO_UNROLL
+        for (int i = 0; i < kVector; ++i) {
+          const float x = row[thread][k][i];
+          square += x * x;
+          product += x * gradients[thread][k][i];
+          slope += gradients[thread][k][i];
+        }
+      });
+      own.squares[thread] = square;
+      own.products[thread] = product;
+      own.slopes[thread] = slope;
     });
-    return {scale, mean};
+  }
+  template <typename Block>
+  RONDO_KERNEL static Sums sums_of(Block& block, const NormParams& p, RowSums<Block>& own, float mean) {
+    const auto width = static_cast<float>(p.width);
+    const float scale = 1.0F / sqrtf(block.sum(own.squares) / width + p.epsilon);
+    const float product = scale * block.sum(own.products) / width;
+    float slope = 0;
+    if constexpr (kCentred) slope = block.sum(own.slopes) / width;
+    block.local([&](int thread) {
+      if (thread != 0) return;
+      if (p.scales != nullptr) p.scales[block.x()] = scale * p.weight_factor;
+      if constexpr (kCentred) {
+        if (p.means != nullptr) p.means[block.x()] = mean;
+      }
+    });
+    return {scale, product, slope};
   }
 };
+
+template <typename T>
+using Norm = NormOf<T, false>;
+template <typename T>
+using LayerNorm = NormOf<T, true>;
+template <typename T>
+using NormBackward = NormBackwardOf<T, false>;
+template <typename T>
+using LayerNormBackward = NormBackwardOf<T, true>;
 
 }  // namespace rondo::devices::cuda

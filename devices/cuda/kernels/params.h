@@ -150,11 +150,13 @@ struct ColumnScaleParams {
 
 struct NormParams {  // a block a row
   const void* x;
-  const void* w;
+  const void* w;       // may be null
+  const void* bias;    // forward, may be null
   const void* dy;      // backward
   const void* addend;  // backward, may be null
   void* y;             // forward: y, backward: dx
   float* scales;       // backward, may be null: weight_factor / rms of each row
+  float* means;        // likewise: what is taken off each row
   std::int64_t width;
   float epsilon;
   float weight_factor;
@@ -164,7 +166,8 @@ struct NormParams {  // a block a row
 
 struct ColumnSumsParams {  // a block: columns_of_block() columns of one chunk of rows
   const void* dy;
-  const void* x;               // may be null: then dy alone is summed, else x dy times one of the two below
+  const void* x;               // may be null: then dy alone is summed, else x dy times one of the scales below
+  const float* means;          // [rows], may be null: taken off x first
   const float* scales;         // [rows]; null: column_scales
   const float* column_scales;  // [columns]
   float* partial;              // [chunks, columns]

@@ -71,8 +71,9 @@ struct ColumnSums {
     if (p.x == nullptr) return product;
     auto x = load_vector<kCount>(static_cast<const T*>(p.x) + at);
     const float scale = p.scales == nullptr ? 1.0F : p.scales[row];
+    const float mean = p.means == nullptr ? 0.0F : p.means[row];
     RONDO_UNROLL
-    for (int i = 0; i < kCount; ++i) product[i] *= x[i] * scale;
+    for (int i = 0; i < kCount; ++i) product[i] *= (x[i] - mean) * scale;
     return product;
   }
 };

@@ -25,8 +25,8 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kColumnScale:
     case OpKind::kColumnScaleBackward:
       return lower_magnitude(op);
-    case OpKind::kRmsNorm:
-    case OpKind::kRmsNormBackward:
+    case OpKind::kNorm:
+    case OpKind::kNormBackward:
       return lower_norm(op);
     case OpKind::kRope:
       return lower_rope(op);

@@ -15,8 +15,13 @@ namespace {
 
 Grid over_elements(std::int64_t elements) { return {divide_up(elements, kElementsOfBlock), 1, kMostThreads, 0}; }
 
-/// Sums over rows by chunks of `chunk` rows, added to `totals` in rising order. `x` and both scales may be null.
-void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x, const Place& scales,
+/// Of each row, both may be null.
+struct RowPlaces {
+  Place scales, means;
+};
+
+/// Sums over rows by chunks of `chunk` rows, added to `totals` in rising order. `x` and all scales may be null.
+void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x, const RowPlaces& of_rows,
                  const Place& column_scales, std::int64_t rows, std::int64_t columns, std::int64_t chunk,
                  const Place& totals) {
   const std::int64_t chunks = divide_up(rows, chunk);
@@ -25,7 +30,8 @@ void column_sums(Lowering& op, Storage storage, const Place& dy, const Place& x,
   sums.params.rows = rows;
   sums.params.columns = columns;
   sums.params.chunk = chunk;
-  sums.at(&ColumnSumsParams::dy, dy).at(&ColumnSumsParams::x, x).at(&ColumnSumsParams::scales, scales);
+  sums.at(&ColumnSumsParams::dy, dy).at(&ColumnSumsParams::x, x);
+  sums.at(&ColumnSumsParams::scales, of_rows.scales).at(&ColumnSumsParams::means, of_rows.means);
   sums.at(&ColumnSumsParams::column_scales, column_scales).at(&ColumnSumsParams::partial, partial);
   op.launch(of_storage(KernelId::k_column_sums_fp32, storage),
             {divide_up(columns, columns_of_block(columns)), chunks, kMostThreads, column_sums_shared(columns)}, sums);
@@ -80,20 +86,25 @@ absl::Status lower_select_last(Lowering& op) {
   return absl::OkStatus();
 }
 
-absl::Status lower_norm_backward(Lowering& op, Arguments<NormParams>& arguments, std::int64_t rows) {
+absl::Status lower_norm_backward(Lowering& op, Arguments<NormParams>& arguments, const NormOperands& operands) {
   const auto& attributes = op.attributes<NormAttributes>();
   const Storage storage = Lowering::storage_of(op.in(0));
-  const std::int64_t width = arguments.params.width;
-  Place scales;
-  if (attributes.has_weight_gradient) scales = op.workspace(static_cast<Bytes>(rows) * sizeof(float));
-  arguments.at(&NormParams::dy, op.read(2)).at(&NormParams::scales, scales);
-  if (attributes.has_addend) arguments.at(&NormParams::addend, op.read(3));
-  op.launch(of_storage(KernelId::k_norm_backward_fp32, storage), {rows, 1, threads_for_vectors(width), 0}, arguments);
+  const std::int64_t width = operands.width;
+  const std::int64_t rows = operands.rows;
+  const Place dy = op.read(operands.gradient);
+  const Bytes of_rows = static_cast<Bytes>(rows) * sizeof(float);
+  RowPlaces kept;
+  if (attributes.has_weight_gradient) kept.scales = op.workspace(of_rows);
+  if (attributes.has_weight_gradient && attributes.centred) kept.means = op.workspace(of_rows);
+  arguments.at(&NormParams::dy, dy).at(&NormParams::scales, kept.scales).at(&NormParams::means, kept.means);
+  if (attributes.has_addend) arguments.at(&NormParams::addend, op.read(operands.addend));
+  const KernelId kernel = attributes.centred ? KernelId::k_layer_norm_backward_fp32 : KernelId::k_norm_backward_fp32;
+  op.launch(of_storage(kernel, storage), {rows, 1, threads_for_vectors(width), 0}, arguments);
   if (!attributes.has_weight_gradient) return absl::OkStatus();
   // A token has as many rows as it has heads.
   const std::int64_t rows_of_token = rows / std::max<std::int64_t>(op.in(0).shape[0], 1);
-  column_sums(op, storage, op.read(2), op.read(0), scales, {}, rows, width,
-              kSumChunk * std::max<std::int64_t>(rows_of_token, 1), op.write(1));
+  column_sums(op, storage, dy, op.read(0), kept, {}, rows, width, kSumChunk * std::max<std::int64_t>(rows_of_token, 1),
+              op.write(1));
   return absl::OkStatus();
 }
 
@@ -187,7 +198,9 @@ absl::Status lower_elementwise(Lowering& op) {
               over_elements(arguments.params.elements), arguments);
     return absl::OkStatus();
   }
-  arguments.at(&ElementwiseParams::b, op.read(1));
+  const bool forward = op.op().kind == OpKind::kGatedActivation;
+  const bool alone = op.op().reads.size() == (forward ? 1 : 2);
+  if (!alone) arguments.at(&ElementwiseParams::b, op.read(1));
   static_assert(kClampedActivation == static_cast<int>(ActivationKind::kClampedSwiglu));
   static_assert(kSigmoidActivation == static_cast<int>(ActivationKind::kSigmoid));
   static_assert(kReluActivation == static_cast<int>(ActivationKind::kRelu));
@@ -197,8 +210,9 @@ absl::Status lower_elementwise(Lowering& op) {
   arguments.params.alpha = gated.alpha;
   arguments.params.limit = gated.limit;
   KernelId kernel = KernelId::k_gated_fp32;
-  if (op.op().kind == OpKind::kGatedActivationBackward) {
-    arguments.at(&ElementwiseParams::c, op.read(2)).at(&ElementwiseParams::z, op.write(1));
+  if (!forward) {
+    arguments.at(&ElementwiseParams::c, op.read(alone ? 1 : 2));
+    if (!alone) arguments.at(&ElementwiseParams::z, op.write(1));
     kernel = KernelId::k_gated_backward_fp32;
   }
   op.launch(of_storage(kernel, Lowering::storage_of(op.in(0))), over_elements(arguments.params.elements), arguments);
@@ -287,18 +301,21 @@ absl::Status lower_expand(Lowering& op) {
 
 absl::Status lower_norm(Lowering& op) {
   Arguments<NormParams> arguments;
-  const std::int64_t width = op.in(1).elements();
-  const std::int64_t rows = width == 0 ? 0 : op.in(0).elements() / width;
-  arguments.params.width = width;
+  const NormOperands operands = op.norm_operands();
+  const std::size_t weights = operands.weight != 0 ? operands.weight : operands.bias;
+  arguments.params.width = operands.width;
   const auto& attributes = op.attributes<NormAttributes>();
   arguments.params.epsilon = attributes.epsilon;
   arguments.params.weight_factor = attributes.weight_factor;
   arguments.params.weight_offset = attributes.weight_offset;
-  arguments.params.weight_storage = Lowering::storage_of(op.in(1));
-  arguments.at(&NormParams::x, op.read(0)).at(&NormParams::w, op.read(1)).at(&NormParams::y, op.write(0));
-  if (op.op().kind == OpKind::kRmsNormBackward) return lower_norm_backward(op, arguments, rows);
-  op.launch(of_storage(KernelId::k_norm_fp32, Lowering::storage_of(op.in(0))), {rows, 1, threads_for_vectors(width), 0},
-            arguments);
+  arguments.params.weight_storage = Lowering::storage_of(op.in(weights));
+  arguments.at(&NormParams::x, op.read(0)).at(&NormParams::y, op.write(0));
+  if (operands.weight != 0) arguments.at(&NormParams::w, op.read(operands.weight));
+  if (operands.bias != 0) arguments.at(&NormParams::bias, op.read(operands.bias));
+  if (op.op().kind == OpKind::kNormBackward) return lower_norm_backward(op, arguments, operands);
+  const KernelId kernel = attributes.centred ? KernelId::k_layer_norm_fp32 : KernelId::k_norm_fp32;
+  op.launch(of_storage(kernel, Lowering::storage_of(op.in(0))),
+            {operands.rows, 1, threads_for_vectors(operands.width), 0}, arguments);
   return absl::OkStatus();
 }
 

@@ -69,6 +69,7 @@ class Lowering {
   Place read(std::size_t i) const { return {Place::Kind::kTensor, op_->reads[i], 0}; }
   Place write(std::size_t i) const { return {Place::Kind::kTensor, op_->writes[i], 0}; }
   std::int64_t tokens() const { return list_.tokens; }
+  NormOperands norm_operands() const { return {list_, *op_}; }
   template <typename Attributes>
   const Attributes& attributes() const {
     return std::get<Attributes>(op_->attributes);

@@ -11,12 +11,26 @@
 namespace rondo::devices::reference {
 namespace {
 
-/// 1 / sqrt(mean(x^2) + epsilon) of one row.
-double inverse_rms(const Values& x, std::int64_t row, std::int64_t width, float epsilon) {
-  double sum = 0;
-  for (std::int64_t d = 0; d < width; ++d) sum += x[row * width + d] * x[row * width + d];
-  return 1.0 / std::sqrt(sum / static_cast<double>(width) + static_cast<double>(epsilon));
-}
+/// A row as a norm has it before its gain: r c, c being x or x - mean(x) and r = 1 / sqrt(mean(c^2) + epsilon).
+struct NormalRow {
+  NormalRow(const Values& x, std::int64_t row, std::int64_t width, const NormAttributes& attributes)
+      : n(static_cast<std::size_t>(width)) {
+    const auto count = static_cast<double>(width);
+    double mean = 0;
+    for (std::int64_t d = 0; d < width && attributes.centred; ++d) mean += x[row * width + d] / count;
+    double squares = 0;
+    for (std::int64_t d = 0; d < width; ++d) {
+      const double centred = x[row * width + d] - mean;
+      n[static_cast<std::size_t>(d)] = centred;
+      squares += centred * centred;
+    }
+    r = 1.0 / std::sqrt(squares / count + static_cast<double>(attributes.epsilon));
+    for (double& value : n) value *= r;
+  }
+
+  std::vector<double> n;
+  double r = 0;
+};
 
 struct Activated {
   double value;
@@ -75,45 +89,55 @@ Gated gated(const GatedActivationAttributes& attributes, double gate, double up)
   return {g * sigmoid * factor, gate > limit ? 0.0 : factor * slope, std::abs(up) > limit ? 0.0 : g * sigmoid};
 }
 
-/// What a norm multiplies by.
-double gain(const NormAttributes& attributes, double w) {
+/// What a norm multiplies column d by.
+double gain_of(const Call& call, const NormOperands& operands, std::int64_t d) {
+  const auto& attributes = call.attributes<NormAttributes>();
+  const double w = attributes.has_weight() ? call.in(operands.weight)[d] : 0.0;
   return static_cast<double>(attributes.weight_factor) * w + static_cast<double>(attributes.weight_offset);
 }
 
 }  // namespace
 
-void rms_norm(const Call& call) {
+void norm(const Call& call) {
   const auto& attributes = call.attributes<NormAttributes>();
+  const NormOperands operands(call.list, call.op);
   const Values x = call.in(0);
-  const Values w = call.in(1);
   Values y = call.out(0);
-  const std::int64_t width = w.size();
-  for (std::int64_t row = 0; row < x.size() / width; ++row) {
-    const double r = inverse_rms(x, row, width, attributes.epsilon);
-    for (std::int64_t d = 0; d < width; ++d) y.set(row * width + d, x[row * width + d] * r * gain(attributes, w[d]));
+  for (std::int64_t row = 0; row < operands.rows; ++row) {
+    const NormalRow normal(x, row, operands.width, attributes);
+    for (std::int64_t d = 0; d < operands.width; ++d) {
+      const double bias = attributes.has_bias ? call.in(operands.bias)[d] : 0.0;
+      y.set(row * operands.width + d, normal.n[static_cast<std::size_t>(d)] * gain_of(call, operands, d) + bias);
+    }
   }
 }
 
-/// With n = x r, g = factor w + offset: dx = r (g dy - n mean(n g dy)), dw = factor times the sum over rows of n dy.
-void rms_norm_backward(const Call& call) {
+/// With n = r c, g = factor w + offset: dx = r (g dy - n mean(n g dy)), less r mean(g dy) where it is centred;
+/// dw = factor times the sum over rows of n dy.
+void norm_backward(const Call& call) {
   const auto& attributes = call.attributes<NormAttributes>();
+  const NormOperands operands(call.list, call.op);
   const Values x = call.in(0);
-  const Values w = call.in(1);
-  const Values dy = call.in(2);
+  const Values dy = call.in(operands.gradient);
   Values dx = call.out(0);
-  const std::int64_t width = w.size();
+  const std::int64_t width = operands.width;
   std::vector<double> dw(static_cast<std::size_t>(width));
-  for (std::int64_t row = 0; row < x.size() / width; ++row) {
-    const double r = inverse_rms(x, row, width, attributes.epsilon);
-    double mean = 0;
-    for (std::int64_t d = 0; d < width; ++d)
-      mean += x[row * width + d] * r * gain(attributes, w[d]) * dy[row * width + d];
-    mean /= static_cast<double>(width);
+  for (std::int64_t row = 0; row < operands.rows; ++row) {
+    const NormalRow normal(x, row, width, attributes);
+    double product = 0;
+    double slope = 0;
+    for (std::int64_t d = 0; d < width; ++d) {
+      const double risen = gain_of(call, operands, d) * dy[row * width + d];
+      product += normal.n[static_cast<std::size_t>(d)] * risen / static_cast<double>(width);
+      slope += risen / static_cast<double>(width);
+    }
     for (std::int64_t d = 0; d < width; ++d) {
       const std::int64_t i = row * width + d;
-      const double gradient = r * (gain(attributes, w[d]) * dy[i] - x[i] * r * mean);
-      dw[static_cast<std::size_t>(d)] += static_cast<double>(attributes.weight_factor) * x[i] * r * dy[i];
-      dx.set(i, gradient + (attributes.has_addend ? call.in(3)[i] : 0.0));
+      const double n = normal.n[static_cast<std::size_t>(d)];
+      double gradient = gain_of(call, operands, d) * dy[i] - n * product;
+      if (attributes.centred) gradient -= slope;
+      dw[static_cast<std::size_t>(d)] += static_cast<double>(attributes.weight_factor) * n * dy[i];
+      dx.set(i, normal.r * gradient + (attributes.has_addend ? call.in(operands.addend)[i] : 0.0));
     }
   }
   if (!attributes.has_weight_gradient) return;
@@ -151,23 +175,24 @@ void rope(const Call& call) {
 
 void gated_activation(const Call& call) {
   const auto& attributes = call.attributes<GatedActivationAttributes>();
+  const bool alone = call.op.reads.size() == 1;
   const Values gate = call.in(0);
-  const Values up = call.in(1);
   Values y = call.out(0);
-  for (std::int64_t i = 0; i < y.size(); ++i) y.set(i, gated(attributes, gate[i], up[i]).value);
+  for (std::int64_t i = 0; i < y.size(); ++i) {
+    y.set(i, gated(attributes, gate[i], alone ? 1.0 : call.in(1)[i]).value);
+  }
 }
 
 void gated_activation_backward(const Call& call) {
   const auto& attributes = call.attributes<GatedActivationAttributes>();
+  const bool alone = call.op.reads.size() == 2;
   const Values gate = call.in(0);
-  const Values up = call.in(1);
-  const Values dy = call.in(2);
+  const Values dy = call.in(alone ? 1 : 2);
   Values dgate = call.out(0);
-  Values dup = call.out(1);
   for (std::int64_t i = 0; i < dy.size(); ++i) {
-    const Gated at = gated(attributes, gate[i], up[i]);
+    const Gated at = gated(attributes, gate[i], alone ? 1.0 : call.in(1)[i]);
     dgate.set(i, dy[i] * at.by_gate);
-    dup.set(i, dy[i] * at.by_up);
+    if (!alone) call.out(1).set(i, dy[i] * at.by_up);
   }
 }
 

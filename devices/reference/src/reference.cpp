@@ -32,10 +32,10 @@ void run(const reference::Call& call) {
       return reference::embedding(call);
     case OpKind::kEmbeddingBackward:
       return reference::embedding_backward(call);
-    case OpKind::kRmsNorm:
-      return reference::rms_norm(call);
-    case OpKind::kRmsNormBackward:
-      return reference::rms_norm_backward(call);
+    case OpKind::kNorm:
+      return reference::norm(call);
+    case OpKind::kNormBackward:
+      return reference::norm_backward(call);
     case OpKind::kMatMul:
       return reference::matmul(call);
     case OpKind::kMatMulInputGradient:

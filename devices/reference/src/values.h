@@ -115,8 +115,8 @@ struct Call {
 void embedding(const Call& call);
 void embedding_backward(const Call& call);
 void select_last(const Call& call);
-void rms_norm(const Call& call);
-void rms_norm_backward(const Call& call);
+void norm(const Call& call);
+void norm_backward(const Call& call);
 void rope(const Call& call);
 void gated_activation(const Call& call);
 void gated_activation_backward(const Call& call);

@@ -15,13 +15,13 @@ constexpr std::int64_t kElementsOfGroup = 256;   // of elementwise.comp and its 
 constexpr std::int64_t kExpandedOfGroup = 2048;  // of expand.comp
 constexpr std::int64_t kBlocksOfGroup = 32;      // of hadamard.glsl
 constexpr std::int64_t kThreads = 64;            // of the kernels on rows
-constexpr std::int64_t kRowsOfEight = 4;         // of rms_norm_eights.comp and its backward
+constexpr std::int64_t kRowsOfEight = 4;         // of norm_eights.comp and its backward
 constexpr std::int64_t kRowsHeld = 16;           // of these where they hold rows in registers
 
 enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy, kSoftCap, kNoise };
 
 /// What column_sums.comp sums.
-enum class Term : std::uint32_t { kPlain, kNorm, kScaled };
+enum class Term : std::uint32_t { kPlain, kNorm, kScaled, kCentredNorm };
 
 /// Elements that kernels read as one word.
 std::uint32_t step_of(std::int64_t elements) { return elements % 2 == 0 ? 2 : 1; }
@@ -40,8 +40,8 @@ std::int64_t rows_of_group(const OpLowering& op, std::int64_t width) {
   return held_of(width) > 0 ? kRowsHeld : kRowsOfEight;
 }
 
-/// gradient += column sums of dy [rows, width], of x r dy with an r a row, or of x dy times an r a column.
-/// `rows_of_token`: rows of a token.
+/// gradient += column sums of dy [rows, width], of x r dy or (x - m) r dy with an r and an m a row, or of x dy times an
+/// r a column. `rows_of_token`: rows of a token.
 void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, std::uint32_t x, std::uint32_t r,
                      Term term, std::uint32_t gradient, std::int64_t rows, std::int64_t width,
                      std::int64_t rows_of_token) {
@@ -63,9 +63,10 @@ std::int64_t groups_of(const OpLowering& op, std::int64_t n, std::uint32_t step)
 /// elementwise.comp on n elements.
 Dispatch& add_elementwise(OpLowering& op, Mode mode, std::uint32_t storage, std::uint32_t activation,
                           std::initializer_list<std::uint32_t> slots, std::initializer_list<std::int64_t> sizes,
-                          std::int64_t n) {
-  return op.add(Shader::kElementwise, {static_cast<std::uint32_t>(mode), storage, activation, each_of(op), step_of(n)},
-                slots, sizes, groups_of(op, n, step_of(n)));
+                          std::int64_t n, bool alone = false) {
+  return op.add(Shader::kElementwise,
+                {static_cast<std::uint32_t>(mode), storage, activation, each_of(op), step_of(n), flag_of(alone)}, slots,
+                sizes, groups_of(op, n, step_of(n)));
 }
 
 /// hadamard_encode.comp or hadamard_expand.comp, from the op's read to its write.
@@ -79,13 +80,18 @@ void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, co
 }
 
 /// A norm's kernel, forward or backward, with what both are compiled for and `more`.
-void add_norm(OpLowering& op, Shader shader, Constants more, std::initializer_list<std::uint32_t> slots) {
+void add_norm(OpLowering& op, Shader shader, const NormOperands& operands, Constants more,
+              std::initializer_list<std::uint32_t> slots) {
   const auto& norm = op.attributes<NormAttributes>();
-  const std::int64_t width = op.in(1).elements();
-  const std::int64_t rows = op.in(0).elements() / width;
-  Constants constants = {storage_of(op.in(0)), storage_of(op.in(1)), step_of(width),
+  const std::int64_t width = operands.width;
+  const std::int64_t rows = operands.rows;
+  const std::size_t weights = operands.weight != 0 ? operands.weight : operands.bias;
+  Constants constants = {storage_of(op.in(0)),
+                         storage_of(op.in(weights)),
+                         step_of(width),
                          std::bit_cast<std::uint32_t>(norm.weight_factor),
-                         std::bit_cast<std::uint32_t>(norm.weight_offset)};
+                         std::bit_cast<std::uint32_t>(norm.weight_offset),
+                         flag_of(norm.centred)};
   constants.insert(constants.end(), more.begin(), more.end());
   constants.push_back(held_of(width));
   Dispatch& dispatch =
@@ -140,11 +146,14 @@ void lower_elementwise(OpLowering& op) {
     case OpKind::kGatedActivationBackward: {
       const auto& attributes = op.attributes<GatedActivationAttributes>();
       const auto activation = static_cast<std::uint32_t>(attributes.activation);
+      const bool forward = op.op().kind == OpKind::kGatedActivation;
+      const bool alone = op.reads() == (forward ? 1 : 2);
+      const std::uint32_t up = op.read(alone ? 0 : 1);
       Dispatch& dispatch =
-          op.op().kind == OpKind::kGatedActivation
-              ? add_elementwise(op, Mode::kGated, storage, activation, {op.read(0), op.read(1), op.write(0)}, {n}, n)
-              : add_elementwise(op, Mode::kGatedBackward, storage, activation,
-                                {op.read(0), op.read(1), op.read(2), op.write(0), op.write(1)}, {n}, n);
+          forward ? add_elementwise(op, Mode::kGated, storage, activation, {op.read(0), up, op.write(0)}, {n}, n, alone)
+                  : add_elementwise(op, Mode::kGatedBackward, storage, activation,
+                                    {op.read(0), up, op.read(alone ? 1 : 2), op.write(0), op.write(alone ? 0 : 1)}, {n},
+                                    n, alone);
       dispatch.push.factors[0] = attributes.alpha;
       dispatch.push.factors[1] = attributes.limit;
       return;
@@ -154,22 +163,25 @@ void lower_elementwise(OpLowering& op) {
   }
 }
 
-void lower_rms_norm(OpLowering& op) {
-  add_norm(op, op.panel() ? Shader::kRmsNormEights : Shader::kRmsNorm, {}, {op.read(0), op.read(1), op.write(0)});
+void lower_norm(OpLowering& op) {
+  const NormOperands operands = op.norm_operands();
+  add_norm(op, op.panel() ? Shader::kNormEights : Shader::kNorm, operands, {flag_of(operands.bias != 0)},
+           {op.read(0), op.read(operands.weight), op.write(0), op.read(operands.bias)});
 }
 
-void lower_rms_norm_backward(OpLowering& op) {
+void lower_norm_backward(OpLowering& op) {
   const auto& norm = op.attributes<NormAttributes>();
-  const std::int64_t width = op.in(1).elements();
-  const std::int64_t rows = op.in(0).elements() / width;
+  const NormOperands operands = op.norm_operands();
+  const std::int64_t rows = operands.rows;
   const std::uint32_t storage = storage_of(op.in(0));
-  const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(rows) : op.write(0);
-  add_norm(op, op.panel() ? Shader::kRmsNormBackwardEights : Shader::kRmsNormBackward,
-           {norm.has_addend ? 1U : 0U, norm.has_weight_gradient ? 1U : 0U},
-           {op.read(0), op.read(1), op.read(2), op.write(0), op.read(norm.has_addend ? 3 : 0), kept});
+  const std::uint32_t dy = op.read(operands.gradient);
+  const std::uint32_t kept = norm.has_weight_gradient ? op.workspace(norm.centred ? 2 * rows : rows) : op.write(0);
+  add_norm(op, op.panel() ? Shader::kNormBackwardEights : Shader::kNormBackward, operands,
+           {flag_of(norm.has_addend), flag_of(norm.has_weight_gradient)},
+           {op.read(0), op.read(operands.weight), dy, op.write(0), op.read(operands.addend), kept});
   if (!norm.has_weight_gradient || rows == 0) return;
-  add_column_sums(op, storage, op.read(2), op.read(0), kept, Term::kNorm, op.write(1), rows, width,
-                  std::max<std::int64_t>(rows / rows_of(op.in(0)), 1));
+  add_column_sums(op, storage, dy, op.read(0), kept, norm.centred ? Term::kCentredNorm : Term::kNorm, op.write(1), rows,
+                  operands.width, std::max<std::int64_t>(rows / rows_of(op.in(0)), 1));
 }
 
 void lower_block_sums(OpLowering& op, std::uint32_t sums, std::uint32_t gradient, std::int64_t blocks,

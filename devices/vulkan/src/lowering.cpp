@@ -23,8 +23,8 @@ constexpr std::int64_t kWidestHead = 512;
 bool mixes_storage(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbedding:
-    case OpKind::kRmsNorm:
-    case OpKind::kRmsNormBackward:
+    case OpKind::kNorm:
+    case OpKind::kNormBackward:
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
     case OpKind::kMatMulWeightGradient:
@@ -45,10 +45,10 @@ void lower(OpLowering& op) {
       return lower_embedding(op);
     case OpKind::kEmbeddingBackward:
       return lower_embedding_backward(op);
-    case OpKind::kRmsNorm:
-      return lower_rms_norm(op);
-    case OpKind::kRmsNormBackward:
-      return lower_rms_norm_backward(op);
+    case OpKind::kNorm:
+      return lower_norm(op);
+    case OpKind::kNormBackward:
+      return lower_norm_backward(op);
     case OpKind::kMatMul:
     case OpKind::kMatMulInputGradient:
       return lower_matmul(op);

@@ -114,6 +114,7 @@ class OpLowering {
   double flops() const { return cost_of(all_.list_, op_, all_.list_.tokens).flops; }
   const TensorDesc& in(std::size_t i) const { return all_.list_.tensors[op_.reads[i]]; }
   const TensorDesc& out(std::size_t i) const { return all_.list_.tensors[op_.writes[i]]; }
+  NormOperands norm_operands() const { return {all_.list_, op_}; }
   std::size_t reads() const { return op_.reads.size(); }
   std::size_t writes() const { return op_.writes.size(); }
   template <typename Attributes>
@@ -169,8 +170,8 @@ Dispatch& add_spread(OpLowering& op, Shader shader, const Constants& more, std::
 void lower_elementwise(OpLowering& op);
 void lower_zero(OpLowering& op, std::uint32_t slot, const TensorDesc& tensor);
 void lower_copy(OpLowering& op, std::uint32_t from, std::uint32_t to, const TensorDesc& tensor);
-void lower_rms_norm(OpLowering& op);
-void lower_rms_norm_backward(OpLowering& op);
+void lower_norm(OpLowering& op);
+void lower_norm_backward(OpLowering& op);
 void lower_bias_gradient(OpLowering& op);
 /// Tokens whose sum one invocation takes; divides kTokenChunk.
 inline constexpr std::int64_t kBlockTokens = 64;

@@ -20,10 +20,10 @@ namespace rondo::devices::vulkan {
 /// In the order of the table in shaders.cpp.
 enum class Shader : std::uint8_t {
   kElementwise,
-  kRmsNorm,
-  kRmsNormBackward,
-  kRmsNormEights,
-  kRmsNormBackwardEights,
+  kNorm,
+  kNormBackward,
+  kNormEights,
+  kNormBackwardEights,
   kColumnSums,
   kColumnTotal,
   kRope,

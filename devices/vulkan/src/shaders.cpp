@@ -8,10 +8,10 @@ namespace {
 
 #define RONDO_VULKAN_SHADERS(X)  \
   X(elementwise)                 \
-  X(rms_norm)                    \
-  X(rms_norm_backward)           \
-  X(rms_norm_eights)             \
-  X(rms_norm_backward_eights)    \
+  X(norm)                        \
+  X(norm_backward)               \
+  X(norm_eights)                 \
+  X(norm_backward_eights)        \
   X(column_sums)                 \
   X(column_total)                \
   X(rope)                        \

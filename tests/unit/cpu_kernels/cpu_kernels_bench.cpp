@@ -35,27 +35,28 @@ void Add(benchmark::State& state) {
   count(state, "GB/s", 2 * bytes_of(state) * static_cast<double>(a.size()));
 }
 
-void RmsNorm(benchmark::State& state) {
+void Norm(benchmark::State& state) {
   ThreadPool pool(threads_of(state));
   const Array x = random_array(storage_of(state), kTokens * kWidth, 1);
   const Array w = random_array(storage_of(state), kWidth, 2);
   Array y(storage_of(state), x.size());
   for ([[maybe_unused]] auto _ : state) {
-    rms_norm(pool, storage_of(state), x.data(), w.data(), y.data(), kTokens, kWidth, NormAttributes{1e-5F});
+    norm_forward(pool, storage_of(state), x.data(), w.data(), nullptr, y.data(), kTokens, kWidth,
+                 NormAttributes{1e-5F});
   }
   count(state, "GB/s", 2 * bytes_of(state) * static_cast<double>(x.size()));
 }
 
-void RmsNormBackward(benchmark::State& state) {
+void NormBackward(benchmark::State& state) {
   ThreadPool pool(threads_of(state));
   const Array x = random_array(storage_of(state), kTokens * kWidth, 1);
   const Array w = random_array(storage_of(state), kWidth, 2);
   Array dx(storage_of(state), x.size());
   std::vector<float> dw(kWidth);
-  std::vector<std::byte> scratch(rms_norm_backward_scratch(kTokens, kWidth));
+  std::vector<std::byte> scratch(norm_backward_scratch(kTokens, kWidth));
   for ([[maybe_unused]] auto _ : state) {
-    rms_norm_backward(pool, storage_of(state), x.data(), w.data(), x.data(), x.data(), dx.data(), dw.data(), kTokens,
-                      kWidth, NormAttributes{1e-5F}, scratch.data());
+    norm_backward(pool, storage_of(state), x.data(), w.data(), x.data(), x.data(), dx.data(), dw.data(), kTokens,
+                  kWidth, NormAttributes{1e-5F}, scratch.data());
   }
   count(state, "GB/s", 4 * bytes_of(state) * static_cast<double>(x.size()));
 }
@@ -189,8 +190,8 @@ void attention_sizes(benchmark::internal::Benchmark* b) {
 }
 
 BENCHMARK(Add)->Apply(storages_and_threads);
-BENCHMARK(RmsNorm)->Apply(storages_and_threads);
-BENCHMARK(RmsNormBackward)->Apply(storages_and_threads);
+BENCHMARK(Norm)->Apply(storages_and_threads);
+BENCHMARK(NormBackward)->Apply(storages_and_threads);
 BENCHMARK(GatedSilu)->Apply(storages_and_threads);
 BENCHMARK(GatedSiluBackward)->Apply(storages_and_threads);
 BENCHMARK(Rope)->Apply(storages_and_threads);

@@ -1,4 +1,4 @@
-// RMSNorm and the bias gradient against fp64.
+// Norms and the bias gradient against fp64.
 #include <gmock/gmock.h>
 
 #include "kernels.h"
@@ -11,6 +11,7 @@ struct NormReference {
   std::vector<double> y, dx, dw;
 };
 
+/// A bias is the weight once more.
 NormReference reference(const Array& x, const Array& w, const Array& dy, const Array* addend, std::size_t rows,
                         std::size_t width, const NormAttributes& norm) {
   NormReference r{std::vector<double>(rows * width), std::vector<double>(rows * width), std::vector<double>(width)};
@@ -19,18 +20,26 @@ NormReference reference(const Array& x, const Array& w, const Array& dy, const A
   };
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t at = row * width;
+    const auto count = static_cast<double>(width);
+    double mean = 0;
+    double slope = 0;
+    for (std::size_t i = 0; i < width && norm.centred; ++i) {
+      mean += x[at + i] / count;
+      slope += gain(i) * dy[at + i] / count;
+    }
     double squares = 0;
     double product = 0;
     for (std::size_t i = 0; i < width; ++i) {
-      squares += x[at + i] * x[at + i];
-      product += x[at + i] * gain(i) * dy[at + i];
+      squares += (x[at + i] - mean) * (x[at + i] - mean);
+      product += (x[at + i] - mean) * gain(i) * dy[at + i];
     }
-    const double rms = std::sqrt(squares / static_cast<double>(width) + static_cast<double>(norm.epsilon));
+    const double rms = std::sqrt(squares / count + static_cast<double>(norm.epsilon));
     for (std::size_t i = 0; i < width; ++i) {
-      r.y[at + i] = x[at + i] / rms * gain(i);
-      r.dx[at + i] = (gain(i) * dy[at + i] - x[at + i] * product / (rms * rms * static_cast<double>(width))) / rms +
+      const double normal = (x[at + i] - mean) / rms;
+      r.y[at + i] = normal * gain(i) + (norm.has_bias ? w[i] : 0.0);
+      r.dx[at + i] = (gain(i) * dy[at + i] - slope - normal * product / (rms * count)) / rms +
                      (addend == nullptr ? 0.0 : (*addend)[at + i]);
-      r.dw[i] += static_cast<double>(norm.weight_factor) * dy[at + i] * x[at + i] / rms;
+      r.dw[i] += static_cast<double>(norm.weight_factor) * dy[at + i] * normal;
     }
   }
   return r;
@@ -39,14 +48,17 @@ NormReference reference(const Array& x, const Array& w, const Array& dy, const A
 struct NormCase {
   std::int64_t rows, width;
 };
-/// As Llama has it, and with a weight that is scaled and added to one.
-constexpr NormAttributes kNorms[] = {{1e-5F}, {1e-5F, false, false, 0.625F, 1.0F}};
+/// As Llama has it, with a weight that is scaled and added to one, and centred with a bias and without.
+constexpr NormAttributes kNorms[] = {{1e-5F},
+                                     {.epsilon = 1e-5F, .weight_factor = 0.625F, .weight_offset = 1.0F},
+                                     {.epsilon = 1e-5F, .centred = true},
+                                     {.epsilon = 1e-5F, .centred = true, .has_bias = true}};
 constexpr NormCase kNormCases[] = {{1, 1}, {3, 20}, {65, 64}, {700, 37}, {1100, 576}, {2, 20000}};
 
 /// A handful of roundings, and those of an fp32 sum over the row.
 double relative_error(std::int64_t width) { return 5e-7 + 1e-10 * static_cast<double>(width); }
 
-TEST(RmsNorm, Forward_AgreesWithDouble) {
+TEST(Norm, Forward_AgreesWithDouble) {
   for_each_storage([](Storage storage) {
     for (const auto [rows, width] : kNormCases) {
       const Array x = random_array(storage, rows * width, 1, 3.0F);
@@ -54,17 +66,19 @@ TEST(RmsNorm, Forward_AgreesWithDouble) {
       Array y(storage, x.size());
       ThreadPool pool(2);
       for (const NormAttributes& norm : kNorms) {
-        rms_norm(pool, storage, x.data(), w.data(), y.data(), rows, width, norm);
+        norm_forward(pool, storage, x.data(), w.data(), norm.has_bias ? w.data() : nullptr, y.data(), rows, width,
+                     norm);
         const auto want =
             reference(x, w, x, nullptr, static_cast<std::size_t>(rows), static_cast<std::size_t>(width), norm);
-        // Relative to the gain's terms where they cancel.
-        expect_close(y, want.y, storage, relative_error(width), norm.weight_offset == 0.0F ? 0.0 : 1e-5, "y");
+        // Relative to the terms that cancel: of the gain, of the row and its mean, of the product and the bias.
+        const bool cancels = norm.weight_offset != 0.0F || norm.centred;
+        expect_close(y, want.y, storage, relative_error(width), cancels ? 1e-5 : 0.0, "y");
       }
     }
   });
 }
 
-TEST(RmsNormBackward, GradientsWithAddend_AgreeWithDouble) {
+TEST(NormBackward, GradientsWithAddend_AgreeWithDouble) {
   for_each_storage([](Storage storage) {
     for (const auto [rows, width] : kNormCases) {
       const auto n = rows * width;
@@ -73,12 +87,12 @@ TEST(RmsNormBackward, GradientsWithAddend_AgreeWithDouble) {
       const Array dy = random_array(storage, n, 3);
       const Array addend = random_array(storage, n, 4);
       Array dx(storage, x.size());
-      std::vector<std::byte> scratch(rms_norm_backward_scratch(rows, width));
+      std::vector<std::byte> scratch(norm_backward_scratch(rows, width));
       ThreadPool pool(2);
       for (const NormAttributes& norm : kNorms) {
         std::vector<float> dw(w.size(), 0.5F);
-        rms_norm_backward(pool, storage, x.data(), w.data(), dy.data(), addend.data(), dx.data(), dw.data(), rows,
-                          width, norm, scratch.data());
+        norm_backward(pool, storage, x.data(), w.data(), dy.data(), addend.data(), dx.data(), dw.data(), rows, width,
+                      norm, scratch.data());
         const auto want =
             reference(x, w, dy, &addend, static_cast<std::size_t>(rows), static_cast<std::size_t>(width), norm);
         expect_close(dx, want.dx, storage, relative_error(width), 3e-6, "dx");
@@ -93,23 +107,57 @@ TEST(RmsNormBackward, GradientsWithAddend_AgreeWithDouble) {
   });
 }
 
-TEST(RmsNormBackward, WithoutAddendOrWeightGradient_GivesTheSameDx) {
+TEST(Norm, CentredFarFromZero_LosesNothing) {
+  constexpr std::int64_t kWidth = 515;
+  Array x = random_array(Storage::kFloat32, 3 * kWidth, 1);
+  auto* values = static_cast<float*>(x.data());
+  for (std::size_t i = 0; i < x.size(); ++i) values[i] += 1024.0F;
+  const Array w = random_array(Storage::kFloat32, kWidth, 2);
+  Array y(Storage::kFloat32, x.size());
+  ThreadPool pool(2);
+  const NormAttributes norm{.epsilon = 1e-5F, .centred = true};
+  norm_forward(pool, Storage::kFloat32, x.data(), w.data(), nullptr, y.data(), 3, kWidth, norm);
+  // An ulp of the mean is 6e-5 of the row's spread; the difference of squares would be off by 0.1.
+  expect_close(y, reference(x, w, x, nullptr, 3, kWidth, norm).y, Storage::kFloat32, 1e-5, 1e-3, "y");
+}
+
+TEST(Norm, WithoutWeight_IsTheOffsetsAlone) {
+  const Array x = random_array(Storage::kFloat32, 70 * 37, 1);
+  Array ones(Storage::kFloat32, 37);
+  for (std::size_t i = 0; i < ones.size(); ++i) static_cast<float*>(ones.data())[i] = 1.0F;
+  Array with(Storage::kFloat32, x.size());
+  Array without(Storage::kFloat32, x.size());
+  std::vector<std::byte> scratch(norm_backward_scratch(70, 37));
+  ThreadPool pool(2);
+  const NormAttributes weighted{.epsilon = 1e-5F, .centred = true};
+  const NormAttributes plain{.epsilon = 1e-5F, .weight_factor = 0.0F, .weight_offset = 1.0F, .centred = true};
+  norm_forward(pool, Storage::kFloat32, x.data(), ones.data(), nullptr, with.data(), 70, 37, weighted);
+  norm_forward(pool, Storage::kFloat32, x.data(), nullptr, nullptr, without.data(), 70, 37, plain);
+  EXPECT_TRUE(with.same_bits(without));
+  norm_backward(pool, Storage::kFloat32, x.data(), ones.data(), x.data(), nullptr, with.data(), nullptr, 70, 37,
+                weighted, scratch.data());
+  norm_backward(pool, Storage::kFloat32, x.data(), nullptr, x.data(), nullptr, without.data(), nullptr, 70, 37, plain,
+                scratch.data());
+  EXPECT_TRUE(with.same_bits(without));
+}
+
+TEST(NormBackward, WithoutAddendOrWeightGradient_GivesTheSameDx) {
   const Array x = random_array(Storage::kFloat32, 100 * 48, 1);
   const Array w = random_array(Storage::kFloat32, 48, 2);
   const Array zeros(Storage::kFloat32, x.size());
   Array with(Storage::kFloat32, x.size());
   Array without(Storage::kFloat32, x.size());
   std::vector<float> dw(48);
-  std::vector<std::byte> scratch(rms_norm_backward_scratch(100, 48));
+  std::vector<std::byte> scratch(norm_backward_scratch(100, 48));
   ThreadPool pool(2);
-  rms_norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), zeros.data(), with.data(), dw.data(), 100,
-                    48, NormAttributes{1e-6F}, scratch.data());
-  rms_norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), nullptr, without.data(), nullptr, 100, 48,
-                    NormAttributes{1e-6F}, scratch.data());
+  norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), zeros.data(), with.data(), dw.data(), 100, 48,
+                NormAttributes{1e-6F}, scratch.data());
+  norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), nullptr, without.data(), nullptr, 100, 48,
+                NormAttributes{1e-6F}, scratch.data());
   EXPECT_TRUE(with.same_bits(without));
 }
 
-TEST(RmsNormBackward, Threads_DoNotMatter) {
+TEST(NormBackward, Threads_DoNotMatter) {
   constexpr std::int64_t kRows = 1300;
   constexpr std::int64_t kWidth = 75;
   const Array x = random_array(Storage::kFloat32, kRows * kWidth, 1);
@@ -117,14 +165,14 @@ TEST(RmsNormBackward, Threads_DoNotMatter) {
   expect_same_with_any_threads([&](ThreadPool& pool) {
     Array dx(Storage::kFloat32, x.size());
     Array dw(Storage::kFloat32, w.size());
-    std::vector<std::byte> scratch(rms_norm_backward_scratch(kRows, kWidth));
-    rms_norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), nullptr, dx.data(),
-                      static_cast<float*>(dw.data()), kRows, kWidth, NormAttributes{1e-6F}, scratch.data());
+    std::vector<std::byte> scratch(norm_backward_scratch(kRows, kWidth));
+    norm_backward(pool, Storage::kFloat32, x.data(), w.data(), x.data(), nullptr, dx.data(),
+                  static_cast<float*>(dw.data()), kRows, kWidth, NormAttributes{1e-6F}, scratch.data());
     return dw;
   });
 }
 
-TEST(RmsNormBackward, ChunksApart_GiveTheSameBits) {
+TEST(NormBackward, ChunksApart_GiveTheSameBits) {
   // Two whole chunks in one call or in two: the gradient receives the same sums in the same order.
   constexpr std::int64_t kWidth = 40;
   constexpr std::int64_t kHalf = kTokenChunk * kWidth;
@@ -133,14 +181,14 @@ TEST(RmsNormBackward, ChunksApart_GiveTheSameBits) {
   std::vector<float> together(kWidth);
   std::vector<float> apart(kWidth);
   std::vector<float> dx(x.size());
-  std::vector<std::byte> scratch(rms_norm_backward_scratch(2 * kTokenChunk, kWidth));
+  std::vector<std::byte> scratch(norm_backward_scratch(2 * kTokenChunk, kWidth));
   ThreadPool pool(2);
   const auto* from = static_cast<const float*>(x.data());
-  rms_norm_backward(pool, Storage::kFloat32, from, w.data(), from, nullptr, dx.data(), together.data(), 2 * kTokenChunk,
-                    kWidth, NormAttributes{1e-6F}, scratch.data());
+  norm_backward(pool, Storage::kFloat32, from, w.data(), from, nullptr, dx.data(), together.data(), 2 * kTokenChunk,
+                kWidth, NormAttributes{1e-6F}, scratch.data());
   for (const std::int64_t at : {std::int64_t{0}, kHalf}) {
-    rms_norm_backward(pool, Storage::kFloat32, from + at, w.data(), from + at, nullptr, dx.data(), apart.data(),
-                      kTokenChunk, kWidth, NormAttributes{1e-6F}, scratch.data());
+    norm_backward(pool, Storage::kFloat32, from + at, w.data(), from + at, nullptr, dx.data(), apart.data(),
+                  kTokenChunk, kWidth, NormAttributes{1e-6F}, scratch.data());
   }
   EXPECT_EQ(together, apart);
 }

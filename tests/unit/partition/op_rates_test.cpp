@@ -26,7 +26,7 @@ OpShape product(std::int64_t rows, std::int64_t columns, std::int64_t inner = 64
 
 OpShape norm(std::int64_t rows) {
   OpShape shape = product(rows, 64, 0);
-  shape.kind = OpKind::kRmsNorm;
+  shape.kind = OpKind::kNorm;
   return shape;
 }
 

@@ -177,7 +177,7 @@ TensorId record_experts_beside(Recorder& recorder, WeightSource& weights, Linear
   const TensorId mlp = linears.record(parts.linears[2], inner, {}, outer);
   const double per_channel = 1.0 / std::sqrt(static_cast<double>(config.hidden_size));
   const TensorId judged =
-      recorder.rms_norm(x, weights.get(beside.router_scale), {config.rms_norm_eps, per_channel, 0.0}, "judged");
+      recorder.norm(x, weights.get(beside.router_scale), {}, {config.rms_norm_eps, per_channel, 0.0}, "judged");
   const TensorId logits = linears.record(parts.linears[3], judged, {}, {recorder.tokens(), config.experts->count});
   Recorder::Routed routed = record_route(recorder, weights, *parts.experts, logits, config);
   routed.shares = recorder.share_scale(routed, weights.get(beside.expert_scale));
@@ -279,9 +279,7 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   if (config.gates_attention) gate = linears.record(*linear++, normed, {}, q_shape);
   TensorId k = linears.record(*linear++, normed, {}, kv_shape);
   TensorId v = heads.keys_are_values ? k : linears.record(*linear, normed, {}, kv_shape);
-  if (config.norms_values) {  // by the op of norms that have a weight, of which nothing is left
-    v = recorder.rms_norm(v, weights.get(*parts.k_norm), {config.rms_norm_eps, 0.0, 1.0}, "v_normed");
-  }
+  if (config.norms_values) v = recorder.norm(v, {}, {}, {config.rms_norm_eps, 0.0, 1.0}, "v_normed");
   const auto norm_both = [&] {
     q = normed_if(q, parts.q_norm, "q_normed");
     k = normed_if(k, parts.k_norm, "k_normed");

@@ -76,8 +76,8 @@ class GradientPass {
     switch (op.kind) {
       case OpKind::kEmbedding:
         return embedding(op, *dy);
-      case OpKind::kRmsNorm:
-        return rms_norm(op, *dy);
+      case OpKind::kNorm:
+        return norm(op, *dy);
       case OpKind::kMatMul:
         return matmul(op, *dy);
       case OpKind::kRope:
@@ -141,20 +141,27 @@ class GradientPass {
     back.writes = {ids, rows};
   }
 
-  void rms_norm(const Op& op, TensorId dy) {
+  void norm(const Op& op, TensorId dy) {
     const TensorId x = op.reads[0];
-    const TensorId w = op.reads[1];
-    if (!needs(x) && !trains(w)) return;
-    const auto addend = known(x);
-    const TensorId dx = fresh(x);
     auto attributes = std::get<devices::NormAttributes>(op.attributes);
-    attributes.has_addend = addend.has_value();
-    attributes.has_weight_gradient = trains(w) && attributes.weight_factor != 0.0F;
+    if (attributes.has_bias && trains(op.reads.back())) {
+      const TensorId db = recorder_.gradient_of_weight(op.reads.back());
+      Op& back = recorder_.append(OpKind::kBiasGradient);
+      back.reads = {dy};
+      back.writes = {db};
+    }
+    attributes.has_bias = false;
+    attributes.has_weight_gradient = attributes.has_weight() && trains(op.reads[1]);
     if (!needs(x) && !attributes.has_weight_gradient) return;
+    const auto addend = known(x);
+    attributes.has_addend = addend.has_value();
+    const TensorId dx = fresh(x);
     std::optional<TensorId> dw;
-    if (attributes.has_weight_gradient) dw = recorder_.gradient_of_weight(w);
-    Op& back = recorder_.append(OpKind::kRmsNormBackward, attributes);
-    back.reads = {x, w, dy};
+    if (attributes.has_weight_gradient) dw = recorder_.gradient_of_weight(op.reads[1]);
+    Op& back = recorder_.append(OpKind::kNormBackward, attributes);
+    back.reads = {x};
+    if (attributes.has_weight()) back.reads.push_back(op.reads[1]);
+    back.reads.push_back(dy);
     if (addend) back.reads.push_back(*addend);
     back.writes = {dx};
     if (dw) back.writes.push_back(*dw);
@@ -283,13 +290,13 @@ class GradientPass {
   }
 
   void gated_activation(const Op& op, TensorId dy) {
-    const TensorId dgate = fresh(op.reads[0]);
-    const TensorId dup = fresh(op.reads[1]);
+    std::vector<TensorId> gradients;
+    for (const TensorId id : op.reads) gradients.push_back(fresh(id));
     Op& back = recorder_.append(OpKind::kGatedActivationBackward, op.attributes);
-    back.reads = {op.reads[0], op.reads[1], dy};
-    back.writes = {dgate, dup};
-    collect(op.reads[0], dgate);
-    collect(op.reads[1], dup);
+    back.reads = op.reads;
+    back.reads.push_back(dy);
+    back.writes.assign(gradients.begin(), gradients.end());
+    for (std::size_t i = 0; i < op.reads.size(); ++i) collect(op.reads[i], gradients[i]);
   }
 
   void dropout(const Op& op, TensorId dy) {

@@ -15,7 +15,7 @@ TensorId record_latent_attention(Recorder& recorder, TensorId normed, WeightSour
   const auto* norm = parts.latent_norms.data();
   const auto latent_of = [&](std::int64_t rank, const char* name) {
     const TensorId low = linears.record(*linear++, normed, {}, {tokens, rank});
-    return recorder.rms_norm(low, weights.get(*norm++), {kLatentNormEps, 1.0, 0.0}, name);
+    return recorder.norm(low, weights.get(*norm++), {}, {kLatentNormEps, 1.0, 0.0}, name);
   };
   const TensorId asked = latent.query_rank == 0 ? normed : latent_of(latent.query_rank, "query_latent");
   TensorId q = linears.record(*linear++, asked, {}, {tokens, heads, width});

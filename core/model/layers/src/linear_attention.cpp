@@ -40,7 +40,7 @@ TensorId record_linear_attention(Recorder& recorder, TensorId normed, WeightSour
   const TensorId a = linears.record(parts.linears[5], normed, {}, of_gates);
   const Recorder::Decayed gates = recorder.decay(a, b, weights.get(own.rates), weights.get(own.rate_bias));
   const TensorId o = recorder.delta_rule(convolved[0], convolved[1], convolved[2], gates, decodes);
-  const TensorId gained = recorder.rms_norm(o, weights.get(own.gain), {config.rms_norm_eps, 1.0, 0.0}, "gained");
+  const TensorId gained = recorder.norm(o, weights.get(own.gain), {}, {config.rms_norm_eps, 1.0, 0.0}, "gained");
   return recorder.gated_activation(z, gained, {devices::ActivationKind::kSilu});
 }
 

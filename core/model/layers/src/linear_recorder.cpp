@@ -70,7 +70,7 @@ TensorId record_output(Recorder& recorder, WeightSource& weights, LinearRecorder
 
 TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const ModelConfig& config,
                      const std::string& name, double factor) {
-  return recorder.rms_norm(x, weight, {config.rms_norm_eps, factor, config.norms_add_one ? factor : 0.0}, name);
+  return recorder.norm(x, weight, {}, {config.rms_norm_eps, factor, config.norms_add_one ? factor : 0.0}, name);
 }
 
 }  // namespace rondo::model

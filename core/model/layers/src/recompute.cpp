@@ -14,7 +14,7 @@ constexpr std::size_t kNoOp = static_cast<std::size_t>(-1);
 
 /// Cheap beside the memory that its result would take.
 bool is_cheap(OpKind kind) {
-  return kind == OpKind::kRmsNorm || kind == OpKind::kGatedActivation || kind == OpKind::kAdd ||
+  return kind == OpKind::kNorm || kind == OpKind::kGatedActivation || kind == OpKind::kAdd ||
          kind == OpKind::kDropout || kind == OpKind::kNoise || kind == OpKind::kColumnScale ||
          kind == OpKind::kExpand || kind == OpKind::kDispatch || kind == OpKind::kJoinHeads ||
          kind == OpKind::kConvolution || kind == OpKind::kDecay;

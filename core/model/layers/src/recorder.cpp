@@ -64,13 +64,18 @@ TensorId Recorder::embedding(TensorId table, double scale) {
   return x;
 }
 
-TensorId Recorder::rms_norm(TensorId x, TensorId weight, const NormSpec& norm, const std::string& name) {
+TensorId Recorder::norm(TensorId x, std::optional<TensorId> weight, std::optional<TensorId> bias, const NormSpec& norm,
+                        const std::string& name) {
   const TensorId y = activation(name, graph_.tensors[x].shape);
   devices::NormAttributes attributes{static_cast<float>(norm.epsilon)};
-  attributes.weight_factor = static_cast<float>(norm.weight_factor);
+  attributes.weight_factor = weight ? static_cast<float>(norm.weight_factor) : 0.0F;
   attributes.weight_offset = static_cast<float>(norm.weight_offset);
-  Op& op = append(OpKind::kRmsNorm, attributes);
-  op.reads = {x, weight};
+  attributes.centred = norm.centred;
+  attributes.has_bias = bias.has_value();
+  Op& op = append(OpKind::kNorm, attributes);
+  op.reads = {x};
+  if (weight) op.reads.push_back(*weight);
+  if (bias) op.reads.push_back(*bias);
   op.writes = {y};
   return y;
 }
@@ -229,10 +234,12 @@ TensorId Recorder::delta_rule(TensorId q, TensorId k, TensorId v, const Decayed&
   return o;
 }
 
-TensorId Recorder::gated_activation(TensorId gate, TensorId up, const devices::GatedActivationAttributes& attributes) {
+TensorId Recorder::gated_activation(TensorId gate, std::optional<TensorId> up,
+                                    const devices::GatedActivationAttributes& attributes) {
   const TensorId y = activation("activated", graph_.tensors[gate].shape);
   Op& op = append(OpKind::kGatedActivation, attributes);
-  op.reads = {gate, up};
+  op.reads = {gate};
+  if (up) op.reads.push_back(*up);
   op.writes = {y};
   return y;
 }

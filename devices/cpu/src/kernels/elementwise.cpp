@@ -192,7 +192,8 @@ void gated(ThreadPool& pool, const T* gate, const T* up, T* y, std::int64_t n, c
   for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
     for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
       const std::int64_t at = begin + i;
-      store(activation.value(load(gate + at, extent), load(up + at, extent)), y + at, extent);
+      const Vector factor = up == nullptr ? splat(1.0F) : load(up + at, extent);
+      store(activation.value(load(gate + at, extent), factor), y + at, extent);
     });
   });
 }
@@ -203,9 +204,9 @@ void gated_backward(ThreadPool& pool, const T* gate, const T* up, const T* dy, T
   for_tasks(pool, n, [=](std::int64_t begin, std::int64_t count) HWY_ATTR {
     for_vectors(count, [=](std::int64_t i, auto extent) HWY_ATTR {
       const std::int64_t at = begin + i;
-      const Gradients gradients =
-          activation.gradients(load(gate + at, extent), load(up + at, extent), load(dy + at, extent));
-      store(gradients.up, dup + at, extent);
+      const Vector factor = up == nullptr ? splat(1.0F) : load(up + at, extent);
+      const Gradients gradients = activation.gradients(load(gate + at, extent), factor, load(dy + at, extent));
+      if (dup != nullptr) store(gradients.up, dup + at, extent);
       store(gradients.gate, dgate + at, extent);
     });
   });

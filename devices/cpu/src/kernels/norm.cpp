@@ -1,4 +1,4 @@
-// RMSNorm forward and backward, and the gradients of a bias and of a scale of columns: kernels that end in a sum over
+// Norms forward and backward, and the gradients of a bias and of a scale of columns: kernels that end in a sum over
 // rows.
 //
 // Such a sum is cut into parts of kPartRows rows, each summed in rising order by one task; then the parts of a chunk of
@@ -45,54 +45,85 @@ HWY_INLINE float sum_over_row(std::int64_t width, const Term& term) {
   return sum_of(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
 }
 
+/// What is taken off the numbers of a row, and what they are multiplied by then.
+struct RowScale {
+  float mean;  // 0 where the norm is not centred
+  float factor;
+};
+
+/// Numbers of a row less its mean; what a part leaves out stays 0.
+HWY_INLINE Vector centred(Vector v, float mean, Whole) { return hn::Sub(v, splat(mean)); }
+HWY_INLINE Vector centred(Vector v, float mean, Part part) {
+  return hn::IfThenElseZero(hn::FirstN(Floats(), static_cast<std::size_t>(part.count)), hn::Sub(v, splat(mean)));
+}
+
 template <typename T>
-HWY_INLINE float inverse_rms(const T* x, std::int64_t width, float epsilon) {
-  const float squares = sum_over_row(width, [x](std::int64_t i, auto extent) HWY_ATTR {
-    const auto v = load(x + i, extent);
+HWY_INLINE RowScale scale_of_row(const T* x, std::int64_t width, const NormAttributes& norm) {
+  const auto count = static_cast<float>(width);
+  float mean = 0;
+  if (norm.centred) {
+    mean = sum_over_row(width, [x](std::int64_t i, auto extent) HWY_ATTR { return load(x + i, extent); }) / count;
+  }
+  const float squares = sum_over_row(width, [x, mean](std::int64_t i, auto extent) HWY_ATTR {
+    const auto v = centred(load(x + i, extent), mean, extent);
     return hn::Mul(v, v);
   });
-  return 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
+  return {mean, 1.0F / std::sqrt(squares / count + norm.epsilon)};
 }
 
-/// What a norm multiplies by: some of a row's weights, times their factor, and the offset.
+/// What a norm multiplies by: some of a row's weights from the i-th on, times their factor, and the offset.
 template <typename T, typename Extent>
-HWY_INLINE auto load_gain(const NormAttributes& norm, const T* w, Extent extent) {
-  return hn::MulAdd(load(w, extent), splat(norm.weight_factor), splat(norm.weight_offset));
+HWY_INLINE auto load_gain(const NormAttributes& norm, const T* w, std::int64_t i, Extent extent) {
+  if (w == nullptr) return splat(norm.weight_offset);
+  return hn::MulAdd(load(w + i, extent), splat(norm.weight_factor), splat(norm.weight_offset));
 }
 
 template <typename T>
-void norm_forward(ThreadPool& pool, const T* x, const T* w, T* y, std::int64_t rows, std::int64_t width,
-                  const NormAttributes& norm) {
+void forward_typed(ThreadPool& pool, const T* x, const T* w, const T* bias, T* y, std::int64_t rows, std::int64_t width,
+                   const NormAttributes& norm) {
   const std::int64_t step = task_rows(width);
   pool.parallel_for(divide_up(rows, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
     const std::int64_t end = HWY_MIN(rows, (task + 1) * step);
     for (std::int64_t row = task * step; row < end; ++row) {
       const T* from = x + row * width;
       T* to = y + row * width;
-      const auto factor = splat(inverse_rms(from, width, norm.epsilon));
+      const RowScale scale = scale_of_row(from, width, norm);
+      const auto factor = splat(scale.factor);
       for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
-        store(hn::Mul(hn::Mul(load(from + i, extent), factor), load_gain(norm, w + i, extent)), to + i, extent);
+        const auto normal = hn::Mul(centred(load(from + i, extent), scale.mean, extent), factor);
+        const auto gain = load_gain(norm, w, i, extent);
+        store(bias == nullptr ? hn::Mul(normal, gain) : hn::MulAdd(normal, gain, load(bias + i, extent)), to + i,
+              extent);
       });
     }
   });
 }
 
-/// One row of the backward pass: dx, and dy * x / rms times the weights' factor added to `part` where there is one.
+/// One row of the backward pass: dx, and dy * x^ times the weights' factor added to `part` where there is one.
 template <typename T>
 HWY_INLINE void norm_backward_row(const T* x, const T* w, const T* dy, const T* addend, T* dx, float* part,
                                   std::int64_t width, const NormAttributes& norm) {
-  const float inverse = inverse_rms(x, width, norm.epsilon);
+  const RowScale scale = scale_of_row(x, width, norm);
   const float product = sum_over_row(width, [=](std::int64_t i, auto extent) HWY_ATTR {
-    return hn::Mul(hn::Mul(load_gain(norm, w + i, extent), load(dy + i, extent)), load(x + i, extent));
+    return hn::Mul(hn::Mul(load_gain(norm, w, i, extent), load(dy + i, extent)),
+                   centred(load(x + i, extent), scale.mean, extent));
   });
-  const auto factor = splat(inverse);
+  float slopes = 0;
+  if (norm.centred) {
+    slopes = sum_over_row(width, [=](std::int64_t i, auto extent)
+                                     HWY_ATTR { return hn::Mul(load_gain(norm, w, i, extent), load(dy + i, extent)); });
+  }
+  const auto factor = splat(scale.factor);
   const auto weight_factor = splat(norm.weight_factor);
-  // dx = (g dy - x^ mean(g dy x^)) / rms with x^ = x / rms and the gain g.
-  const auto mean = splat(product * inverse / static_cast<float>(width));
+  // dx = (g dy - x^ mean(g dy x^) - mean(g dy)) / rms with x^ = c / rms and the gain g; the last mean where c is
+  // centred.
+  const auto mean = splat(product * scale.factor / static_cast<float>(width));
+  const auto mean_slope = splat(slopes / static_cast<float>(width));
   for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
-    const auto normal = hn::Mul(load(x + i, extent), factor);
+    const auto normal = hn::Mul(centred(load(x + i, extent), scale.mean, extent), factor);
     const auto slope = load(dy + i, extent);
-    auto result = hn::Mul(hn::NegMulAdd(normal, mean, hn::Mul(load_gain(norm, w + i, extent), slope)), factor);
+    const auto risen = hn::Sub(hn::Mul(load_gain(norm, w, i, extent), slope), mean_slope);
+    auto result = hn::Mul(hn::NegMulAdd(normal, mean, risen), factor);
     if (addend != nullptr) result = hn::Add(result, load(addend + i, extent));
     if (part != nullptr)
       store(hn::MulAdd(hn::Mul(slope, weight_factor), normal, load(part + i, extent)), part + i, extent);
@@ -123,8 +154,8 @@ void add_parts(ThreadPool& pool, const float* parts, float* total, std::int64_t 
 }
 
 template <typename T>
-void norm_backward(ThreadPool& pool, const T* x, const T* w, const T* dy, const T* addend, T* dx, float* dw,
-                   std::int64_t rows, std::int64_t width, const NormAttributes& norm, float* parts) {
+void backward_typed(ThreadPool& pool, const T* x, const T* w, const T* dy, const T* addend, T* dx, float* dw,
+                    std::int64_t rows, std::int64_t width, const NormAttributes& norm, float* parts) {
   pool.parallel_for(divide_up(rows, kPartRows), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
     float* part = dw == nullptr ? nullptr : parts + task * width;
     if (part != nullptr) std::memset(part, 0, static_cast<std::size_t>(width) * sizeof(float));
@@ -175,11 +206,12 @@ void column_scale_backward_typed(ThreadPool& pool, const T* x, const float* scal
   add_parts(pool, parts, dm, tokens, width);
 }
 
-void norm_forward_any(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
-                      std::int64_t width, const NormAttributes& norm) {
+void norm_forward_any(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* bias, void* y,
+                      std::int64_t rows, std::int64_t width, const NormAttributes& norm) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    norm_forward(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), rows, width, norm);
+    forward_typed(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias),
+                  static_cast<T*>(y), rows, width, norm);
   });
 }
 
@@ -188,8 +220,8 @@ void norm_backward_any(ThreadPool& pool, Storage storage, const void* x, const v
                        const NormAttributes& norm, float* parts) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    norm_backward(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(dy),
-                  static_cast<const T*>(addend), static_cast<T*>(dx), dw, rows, width, norm, parts);
+    backward_typed(pool, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(dy),
+                   static_cast<const T*>(addend), static_cast<T*>(dx), dw, rows, width, norm, parts);
   });
 }
 
@@ -221,19 +253,19 @@ HWY_EXPORT(norm_backward_any);
 HWY_EXPORT(bias_any);
 HWY_EXPORT(column_scale_backward_any);
 
-void rms_norm(ThreadPool& pool, Storage storage, const void* x, const void* w, void* y, std::int64_t rows,
-              std::int64_t width, const NormAttributes& norm) {
-  HWY_DYNAMIC_DISPATCH(norm_forward_any)(pool, storage, x, w, y, rows, width, norm);
+void norm_forward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* bias, void* y,
+                  std::int64_t rows, std::int64_t width, const NormAttributes& norm) {
+  HWY_DYNAMIC_DISPATCH(norm_forward_any)(pool, storage, x, w, bias, y, rows, width, norm);
 }
 
-void rms_norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy,
-                       const void* addend, void* dx, float* dw, std::int64_t rows, std::int64_t width,
-                       const NormAttributes& norm, std::byte* scratch) {
+void norm_backward(ThreadPool& pool, Storage storage, const void* x, const void* w, const void* dy, const void* addend,
+                   void* dx, float* dw, std::int64_t rows, std::int64_t width, const NormAttributes& norm,
+                   std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(norm_backward_any)
   (pool, storage, x, w, dy, addend, dx, dw, rows, width, norm, reinterpret_cast<float*>(scratch));
 }
 
-std::size_t rms_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
+std::size_t norm_backward_scratch(std::int64_t rows, std::int64_t width) {
   return static_cast<std::size_t>(divide_up(rows, kPartRows) * width) * sizeof(float);
 }
 
@@ -250,7 +282,7 @@ void column_scale_backward(ThreadPool& pool, Storage storage, const void* x, con
 }
 
 std::size_t bias_gradient_scratch(std::int64_t tokens, std::int64_t width) {
-  return rms_norm_backward_scratch(tokens, width);
+  return norm_backward_scratch(tokens, width);
 }
 
 }  // namespace rondo::devices::cpu

@@ -29,11 +29,14 @@ enum class OpKind : std::uint8_t {
   // row ids: the number n of distinct ids among the real tokens, then these in rising order; rows[i]: scale times the
   // sum of dy over the tokens with that id, in token order.
   kEmbeddingBackward,
-  // reads: x [..., D], w [D]. D may be x's last two dimensions together (all heads of a token as one vector)
-  // writes: y [..., D] = x / sqrt(mean(x^2) + epsilon) * (weight_factor * w + weight_offset)
-  kRmsNorm,
-  // reads: x, w, dy, [addend like x]                  writes: dx (+ addend), [dw fp32 [D] +=]
-  kRmsNormBackward,
+  // reads: x [..., D], [w [D]], [bias [D]]. There is a w unless weight_factor is 0 (D may be x's last two dimensions
+  // together then: all heads of a token as one vector), a bias of centred norms alone
+  // writes: y [..., D] = c / sqrt(mean(c^2) + epsilon) * (weight_factor * w + weight_offset) (+ bias), of c = x, or of
+  // c = x - mean(x) where it is centred (LayerNorm)
+  kNorm,
+  // reads: x, [w], dy, [addend like x]                writes: dx (+ addend), [dw fp32 [D] +=]
+  // The bias's gradient is kBiasGradient's.
+  kNormBackward,
   // Rows of a matrix product are a tensor's first dimension, columns all others together: y may be [T, H, D] with
   // N = H D, and fp32 where x and w are bf16 (logits).
   // reads: x [T, K], w [N, K], [bias [N]], [addend [T, N]]   writes: y [T, N] = alpha x w^T + bias + addend
@@ -93,9 +96,10 @@ enum class OpKind : std::uint8_t {
   kDeltaRule,
   // reads: q, k, v, g, beta, checkpoints, bounds, do  writes: dq, dk, dv, dg fp32 [T, Hv], dbeta fp32 [T, Hv]
   kDeltaRuleBackward,
-  // reads: gate [T, F], up [T, F]                     writes: y = activation(gate) * up
+  // reads: gate [T, F], [up [T, F]]                   writes: y = activation(gate) * up; without up activation(gate)
+  // kClampedSwiglu has an up.
   kGatedActivation,
-  // reads: gate, up, dy                               writes: dgate, dup
+  // reads: gate, [up], dy                             writes: dgate, [dup]
   kGatedActivationBackward,
   // reads: a, [b]                                     writes: a (+ b)
   kAdd,
@@ -245,6 +249,10 @@ struct NormAttributes {
   bool has_weight_gradient = false;  // backward only
   float weight_factor = 1.0F;
   float weight_offset = 0.0F;
+  bool centred = false;
+  bool has_bias = false;  // forward only, of centred ones
+
+  bool has_weight() const { return weight_factor != 0.0F; }
 };
 struct MatMulAttributes {
   float alpha = 1.0F;
@@ -354,6 +362,8 @@ using OpAttributes =
                  MagnitudeAttributes, ColumnScaleAttributes, VocabularyAttributes, RouteAttributes, CombineAttributes,
                  GroupAttributes, AddRowsAttributes, SoftCapAttributes, NoiseAttributes>;
 
+struct OpList;
+
 struct Op {
   OpKind kind = OpKind::kAdd;
   OpAttributes attributes;
@@ -380,6 +390,19 @@ inline ExpertPlace expert_place(const Op& op, std::size_t expert, std::int64_t m
   if (std::get<GroupAttributes>(op.attributes).stacked == 0) return {expert, 0};
   return {0, static_cast<std::int64_t>(expert) * matrix};
 }
+
+/// Of kNorm and kNormBackward: places among the reads, 0 for what there is none of, and x as a matrix. REQUIRES: what
+/// validate() asks for.
+struct NormOperands {
+  NormOperands(const OpList& list, const Op& op);
+
+  std::size_t weight = 0;
+  std::size_t bias = 0;
+  std::size_t gradient = 0;  // dy
+  std::size_t addend = 0;
+  std::int64_t width = 0;
+  std::int64_t rows = 0;
+};
 
 /// What an op costs. Matrix products count 2mnk (so does b a of kMagnitudeScale), attention causally (forward 2 T H D a
 /// token for each of its two products halved by causality, i.e. 2 T H D together), everything else 0; `bytes` is what

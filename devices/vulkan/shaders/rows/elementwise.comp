@@ -14,8 +14,9 @@ layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kMode = 0;
 layout(constant_id = 1) const uint kType = 0;
 layout(constant_id = 2) const uint kActivation = 0;
-layout(constant_id = 3) const uint kEach = 1;  // steps of an invocation, for which tensors are looked up once
-layout(constant_id = 4) const uint kStep = 1;  // 2: the number of elements is even
+layout(constant_id = 3) const uint kEach = 1;       // steps of an invocation, for which tensors are looked up once
+layout(constant_id = 4) const uint kStep = 1;       // 2: the number of elements is even
+layout(constant_id = 5) const bool kAlone = false;  // an activation without up: its slots hold the gate and dgate
 
 const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5, kSoftCap = 6, kNoise = 7;
 const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3, kSigmoid = 4, kRelu = 5, kIdentity = 6;
@@ -127,7 +128,7 @@ void compute(uint64_t tensors[5], uint i) {
   vec2 along_gate;
   vec2 along_up;
   [[unroll]] for (uint e = 0; e < 2; ++e) {
-    const vec3 both = e < kStep ? gated(a[e], b[e]) : vec3(0.0);
+    const vec3 both = e < kStep ? gated(a[e], kAlone ? 1.0 : b[e]) : vec3(0.0);
     values[e] = both.x;
     along_gate[e] = both.y;
     along_up[e] = both.z;
@@ -137,7 +138,7 @@ void compute(uint64_t tensors[5], uint i) {
   } else {
     const vec2 dy = load_some(tensors[2], kType, kStep, i);
     store_some(tensors[3], kType, kStep, i, dy * along_gate);
-    store_some(tensors[4], kType, kStep, i, dy * along_up);
+    if (!kAlone) store_some(tensors[4], kType, kStep, i, dy * along_up);
   }
 }
 

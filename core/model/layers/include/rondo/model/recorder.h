@@ -31,11 +31,12 @@ struct Graph {
   std::uint32_t tokens = 0;
 };
 
-/// y = x / sqrt(mean(x^2) + epsilon) * (weight_factor * weight + weight_offset).
+/// y = c / sqrt(mean(c^2) + epsilon) * (weight_factor * weight + weight_offset) (+ bias), c = x or x - mean(x).
 struct NormSpec {
   double epsilon;
   double weight_factor;
   double weight_offset;
+  bool centred = false;
 };
 
 class Recorder {
@@ -61,7 +62,9 @@ class Recorder {
 
   /// Rows of the table, times `scale`.
   TensorId embedding(TensorId table, double scale);
-  TensorId rms_norm(TensorId x, TensorId weight, const NormSpec& norm, const std::string& name);
+  /// Without a weight it is as if weight_factor were 0.
+  TensorId norm(TensorId x, std::optional<TensorId> weight, std::optional<TensorId> bias, const NormSpec& norm,
+                const std::string& name);
   /// a (+ b). Without b it is a copy, whose gradient is one with that of a: for what a layer is given and gradients of
   /// weights read, since these may wait for long after it is gone (recompute.h).
   TensorId add(TensorId a, std::optional<TensorId> b, const std::string& name);
@@ -94,7 +97,9 @@ class Recorder {
   Decayed decay(TensorId a, TensorId b, TensorId rates, TensorId bias);
   /// o [T, Hv, Dv].
   TensorId delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes);
-  TensorId gated_activation(TensorId gate, TensorId up, const devices::GatedActivationAttributes& attributes);
+  /// activation(gate) (* up)
+  TensorId gated_activation(TensorId gate, std::optional<TensorId> up,
+                            const devices::GatedActivationAttributes& attributes);
   TensorId soft_cap(TensorId x, double cap, const std::string& name);
   /// `rest`: what dropping takes away.
   TensorId dropout(TensorId x, double probability, std::uint32_t site, const std::string& name, bool rest = false);

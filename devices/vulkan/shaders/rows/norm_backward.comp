@@ -1,7 +1,7 @@
-// rms_norm_backward.glsl with 64 invocations a row.
+// norm_backward.glsl with 64 invocations a row.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 
 const uint kThreads = 64;
 const uint kRows = 1;
-#include "rms_norm_backward.glsl"
+#include "norm_backward.glsl"

@@ -1,4 +1,4 @@
-// rms_norm_backward.glsl with eight invocations for four rows, which hand their sums round: for processors that pose as
+// norm_backward.glsl with eight invocations for four rows, which hand their sums round: for processors that pose as
 // cards.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -7,4 +7,4 @@
 #define RONDO_ONE_SUBGROUP
 const uint kThreads = 8;
 const uint kRows = 4;
-#include "rms_norm_backward.glsl"
+#include "norm_backward.glsl"
