@@ -96,6 +96,33 @@ void as_olmo_and_smollm3(model::ModelConfig& config) {
   config.without_rope = {false, true, false};
 }
 
+/// Blocks in parallel with one LayerNorm, and a layer without rotary embedding.
+void as_cohere2(model::ModelConfig& config) {
+  config.norm_place = model::NormPlace::kShared;
+  config.parallel = true;
+  config.centred_norms = true;
+  config.logits_scaling = 1.6;
+  config.sliding_window = {5, 0, 5};
+  config.without_rope = {false, true, false};
+}
+
+/// Blocks in parallel with a LayerNorm of each half; biases everywhere, MLPs without a gate.
+void as_gpt_neox(model::ModelConfig& config) {
+  config.parallel = true;
+  config.centred_norms = true;
+  config.norm_bias = true;
+  config.attention_bias = config.attention_output_bias = config.mlp_bias = true;
+  config.gated_mlp = false;
+  config.activation = model::Activation::kGelu;
+  config.rope.turned_share = 0.5;
+}
+
+/// Norms without weights.
+void as_olmo(model::ModelConfig& config) {
+  config.centred_norms = true;
+  config.norm_weight = false;
+}
+
 /// MLPs without a gate.
 void as_arcee(model::ModelConfig& config) {
   config.gated_mlp = false;
@@ -295,6 +322,11 @@ std::vector<Method> methods() {
           {"gemma4_lora", lora(DType::kBfloat16, 0.1), optimizer(OptimizerKind::kAdamW), false, false, as_gemma4},
           {"gemma2_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma2},
           {"olmo_blocks", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_olmo_and_smollm3},
+          {"cohere2", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_cohere2},
+          {"cohere2_lora", lora(DType::kBfloat16, 0.1), optimizer(OptimizerKind::kAdamW), true, false, as_cohere2},
+          {"gpt_neox", full(DType::kFloat32), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_neox},
+          {"gpt_neox_dora", dora(0.1), optimizer(OptimizerKind::kAdamW), false, false, as_gpt_neox},
+          {"olmo1", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW8Bit), false, true, as_olmo},
           {"experts", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},
           {"experts_8bit", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW8Bit), false, true, as_olmoe},
           {"experts_lora", lora_of_experts(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_moe},

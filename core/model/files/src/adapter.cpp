@@ -80,7 +80,8 @@ struct Target {
   std::optional<std::uint32_t> layer;
 };
 
-/// [["model." ["language_model."]] "layers." N "."] ["self_attn." | "linear_attn." | "conv." | "feed_forward." |
+/// [["model." ["language_model."] | "gpt_neox."] "layers." N "."] ["self_attn." | "attention." | "linear_attn." |
+/// "conv." | "feed_forward." |
 /// ["mlp."] ["shared_expert."] | "router."] name, as PEFT matches the ends of paths.
 Target split_target(std::string_view text) {
   Target target;
@@ -90,6 +91,7 @@ Target split_target(std::string_view text) {
     return true;
   };
   if (skip("model.")) skip("language_model.");
+  skip("gpt_neox.");
   if (skip("layers.")) {
     std::uint32_t layer = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
@@ -98,7 +100,7 @@ Target split_target(std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   }
   for (const char* module :
-       {"self_attn.", "linear_attn.", "conv.", "feed_forward.", "mlp.", "shared_expert.", "router."}) {
+       {"self_attn.", "attention.", "linear_attn.", "conv.", "feed_forward.", "mlp.", "shared_expert.", "router."}) {
     if (skip(module)) target.module = module;
   }
   target.name = text;

@@ -15,11 +15,25 @@ double parse_cap(Fields& fields, const char* key, double absent) {
   return fields.number(key, {1e-3, 1e6}, absent);
 }
 
+/// Norms that take the mean off, and blocks in parallel.
+void parse_layer_norms(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  config.centred_norms = traits.layer_norm;
+  config.norm_weight = traits.norm_weight;
+  config.norm_bias = traits.norm_bias;
+  const std::string key(traits.parallel_key);
+  config.parallel = key.empty() ? traits.parallel : fields.flag(key, traits.parallel);
+  if (config.parallel) config.norm_place = traits.parallel_norm_place;
+  if (const std::string refused(traits.refused_qk_norm_key); !refused.empty() && fields.flag(refused, false)) {
+    fields.refuse(refused, "norms of queries and keys that differ from head to head are not supported; expected false");
+  }
+}
+
 }  // namespace
 
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   const bool plain = traits.reads_post_norm && !fields.flag("use_post_norm", true);
   config.norm_place = plain ? NormPlace::kInput : traits.norm_place;
+  parse_layer_norms(fields, traits, config);
   config.qk_norm = traits.qk_norm;
   if (traits.reads_qk_norm && fields.flag("use_qk_norm", false)) config.qk_norm = QkNorm::kHead;
   config.norms_turned = traits.norms_turned;
@@ -40,6 +54,7 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   if (traits.reads_mup && fields.flag("mup_enabled", false)) {
     config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
   }
+  if (traits.reads_logit_scale) config.logits_scaling = 1.0 / fields.number("logit_scale", kFactors, 0.0625);
   if (!traits.reads_multipliers) return;
   const double usual_scale = traits.multiplies_logits ? 1.0 / std::sqrt(config.head_dim) : 1.0;
   config.attention_scale = fields.number("attention_multiplier", kFactors, usual_scale);

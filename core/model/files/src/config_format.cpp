@@ -103,13 +103,13 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
     out["rope_parameters"] = both();
     return;
   }
-  out["rope_theta"] = config.rope.theta;
+  out[std::string(traits.theta_key)] = config.rope.theta;
   const bool is_long = config.rope.kind == RopeKind::kLongRope;
   out["rope_scaling"] = is_long ? long_rope_scaling(config) : rope_scaling(config.rope, !traits.default_rope.empty());
   if (traits.long_rope_from != 0) {
     out["original_max_position_embeddings"] = is_long ? config.rope.original_max_positions : config.max_positions;
   }
-  if (traits.turned_share) out["partial_rotary_factor"] = config.rope.turned_share;
+  if (traits.turned_share) out[std::string(traits.turned_key)] = config.rope.turned_share;
   if (!config.window_rope) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
   out["rope_parameters"] = both();
@@ -139,6 +139,7 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
   if (traits.reads_logits_cap) {
     out["final_logit_softcapping"] = config.logits_cap == 0.0 ? OrderedJson(nullptr) : OrderedJson(config.logits_cap);
   }
+  if (traits.reads_logit_scale) out["logit_scale"] = 1.0 / config.logits_scaling;
   if (traits.reads_mup) out["mup_enabled"] = config.embedding_multiplier != 1.0;
   if (!traits.reads_multipliers) return;
   out["attention_multiplier"] = scale_of_scores(config);
@@ -285,7 +286,7 @@ std::string format_config(const ModelConfig& config) {
   out["vocab_size"] = config.vocab_size;
   out["max_position_embeddings"] = config.max_positions;
   out[std::string(traits.activation_key)] = activation_name(config.activation);
-  out[std::string(traits.eps_key)] = config.rms_norm_eps;
+  if (!traits.eps_key.empty()) out[std::string(traits.eps_key)] = config.rms_norm_eps;
   add_ropes(config, traits, out);
   if (traits.unrotated_interval != 0 && !config.without_rope.empty()) {
     OrderedJson rotated = OrderedJson::array();
@@ -299,7 +300,7 @@ std::string format_config(const ModelConfig& config) {
   add_latent_attention(config, traits, out);
   add_attention_layers(config, traits, out);
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
-  if (traits.reads_qkv_bias) out["qkv_bias"] = config.attention_bias;
+  if (!traits.qkv_bias_key.empty()) out[std::string(traits.qkv_bias_key)] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;
   if (traits.reads_mlp_bias) out["mlp_bias"] = config.mlp_bias;
   if (traits.reads_qk_norm) out["use_qk_norm"] = config.qk_norm == QkNorm::kHead;
@@ -307,7 +308,10 @@ std::string format_config(const ModelConfig& config) {
     out[std::string(*key)] = config.attention_output_bias;
   }
   out["attention_dropout"] = 0.0;
-  if (!traits.residual_dropout_key.empty()) out[std::string(traits.residual_dropout_key)] = 0.0;
+  for (const std::string_view key : {traits.residual_dropout_key, traits.embedding_dropout_key}) {
+    if (!key.empty()) out[std::string(key)] = 0.0;
+  }
+  if (!traits.parallel_key.empty()) out[std::string(traits.parallel_key)] = config.parallel;
   add_windows(config, traits, out);
   out["initializer_range"] = config.initializer_range;
   out["tie_word_embeddings"] = config.tie_word_embeddings;

@@ -89,6 +89,7 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   }
   refuse_dropout(fields, traits, "attention_dropout", "inside attention");
   refuse_dropout(fields, traits, std::string(traits.residual_dropout_key), "of what a block adds");
+  refuse_dropout(fields, traits, std::string(traits.embedding_dropout_key), "of embeddings");
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     const bool read = traits.reads_logits_cap && key == std::string_view("final_logit_softcapping");
     if (traits.attention_cap == 0.0 && !read && fields.has(key)) {
@@ -198,8 +199,11 @@ void parse_heads(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   config.num_heads = fields.integer("num_attention_heads", 1, kMaxHeads, or_none(traits.num_heads));
   // Absent and null differ: a null always means one key head to each query head.
   const bool kv_absent = !fields.present("num_key_value_heads") && traits.kv_heads != 0;
-  config.num_kv_heads =
-      fields.integer("num_key_value_heads", 1, kMaxHeads, kv_absent ? traits.kv_heads : config.num_heads);
+  config.num_kv_heads = config.num_heads;
+  if (!traits.fused_by_heads) {
+    config.num_kv_heads =
+        fields.integer("num_key_value_heads", 1, kMaxHeads, kv_absent ? traits.kv_heads : config.num_heads);
+  }
   if (fields.status().ok() && config.num_heads % config.num_kv_heads != 0) {
     fields.refuse("num_attention_heads",
                   fmt::format("expected a multiple of num_key_value_heads ({}{}), found {}", config.num_kv_heads,
@@ -252,15 +256,19 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
   config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary, or_none(traits.vocab_size));
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
-  config.rms_norm_eps = fields.number(std::string(traits.eps_key), {0.0, 1.0}, traits.rms_norm_eps);
+  config.rms_norm_eps = traits.rms_norm_eps;
+  if (const std::string key(traits.eps_key); !key.empty()) {
+    config.rms_norm_eps = fields.number(key, {0.0, 1.0}, traits.rms_norm_eps);
+  }
   const double by_width = 2.0 / std::sqrt(5.0 * config.hidden_size);
-  config.initializer_range = fields.number("initializer_range", {0.0, 1.0}, traits.deviates_by_width ? by_width : 0.02);
+  config.initializer_range =
+      fields.number("initializer_range", {0.0, 1.0}, traits.deviates_by_width ? by_width : traits.initializer_range);
   parse_heads(fields, traits, config);
 }
 
 Activation parse_activation(Fields& fields, const FamilyTraits& traits) {
   const std::string key(traits.activation_key);
-  if (!traits.gated_mlp) {
+  if (!traits.gated_mlp && traits.activation.empty()) {
     const std::string name = fields.word(key, "relu2");
     if (name != "relu2") {
       fields.refuse(key, fmt::format("the activation {} is not supported; expected relu2, which MLPs of {} have",
@@ -268,7 +276,8 @@ Activation parse_activation(Fields& fields, const FamilyTraits& traits) {
     }
     return Activation::kReluSquared;
   }
-  const std::string name = fields.word(key, traits.is_gemma ? "gelu_pytorch_tanh" : "silu");
+  const std::string_view usual = traits.is_gemma ? "gelu_pytorch_tanh" : "silu";
+  const std::string name = fields.word(key, std::string(traits.activation.empty() ? usual : traits.activation));
   // The first Gemma's files say gelu and mean its approximation.
   if (name == "gelu" && traits.family == Family::kGemma) return Activation::kGeluTanh;
   if (name == "silu" || name == "swish") return Activation::kSilu;
@@ -444,15 +453,16 @@ void parse_biases(Fields& fields, const FamilyTraits& traits, ModelConfig& confi
                               config.attention_bias, config.mlp_bias));
     return;
   }
-  const bool all_biased = traits.reads_use_bias && fields.flag("use_bias", false);
+  const bool all_biased = traits.reads_use_bias && fields.flag("use_bias", traits.use_bias);
   const bool bias = all_biased || (traits.reads_attention_bias && fields.flag("attention_bias", traits.attention_bias));
-  const bool qkv_bias = traits.reads_qkv_bias && fields.flag("qkv_bias", true);
+  const std::string qkv_key(traits.qkv_bias_key);
+  const bool qkv_bias = !qkv_key.empty() && fields.flag(qkv_key, traits.qkv_bias);
   config.attention_bias = bias || qkv_bias || traits.qkv_bias_always;
   config.attention_output_bias = bias;
   if (const auto& key = traits.output_bias_key) {
     config.attention_output_bias = !key->empty() && fields.flag(std::string(*key), false);
   }
-  config.mlp_bias = all_biased || (traits.reads_mlp_bias && fields.flag("mlp_bias", false));
+  config.mlp_bias = traits.mlp_bias_always || all_biased || (traits.reads_mlp_bias && fields.flag("mlp_bias", false));
 }
 
 /// bos and pad are one id; a list of one is let pass.
@@ -519,6 +529,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_biases(fields, *traits, config);
   config.attention_sinks = traits->attention_sinks;
   config.fused_linears = traits->fused;
+  config.fused_by_heads = traits->fused_by_heads;
   config.fused_mlp = traits->fused_mlp;
   config.gated_mlp = traits->gated_mlp;
   config.gates_attention = config.gates_apart = traits->gates_attention;

@@ -164,12 +164,13 @@ void parse_query_growth(Fields& rope, RopeConfig& out) {
 /// What the settings say wins over what stands outside.
 void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits, const ModelConfig& config,
                         RopeConfig& out) {
-  const char* key = "partial_rotary_factor";
+  const char* key = nullptr;
   out.turned_share = traits.turned_share.value_or(1.0);
   if (traits.reads_rotary_dim && fields.has("rotary_dim")) {
     out.turned_share = fields.integer("rotary_dim", 1, config.head_dim) / static_cast<double>(config.head_dim);
   }
   for (Fields* holder : {&fields, &rope}) {
+    key = holder == &fields ? traits.turned_key.data() : "partial_rotary_factor";
     if (!holder->has(key)) continue;
     out.turned_share = holder->number(key, {0.0, 1.0});
     if (!holder->status().ok()) return;
@@ -182,6 +183,7 @@ void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits
   const std::uint32_t turned = turned_channels(config, out);
   if (turned != 0 && turned % 2 == 0) return;
   Fields& holder = rope.has(key) ? rope : fields;
+  if (&holder == &fields) key = traits.turned_key.data();
   holder.refuse(key, fmt::format("{:g} of head_dim ({}): expected an even number of channels to turn, found {}",
                                  out.turned_share, config.head_dim, turned));
 }
@@ -299,8 +301,8 @@ void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
                                    quoted_name(name)));
     return;
   }
-  config.rope =
-      parse_set(fields, settings, key, fields.number("rope_theta", kThetaLimits, traits.theta), traits, config);
+  const double theta = fields.number(std::string(traits.theta_key), kThetaLimits, traits.theta);
+  config.rope = parse_set(fields, settings, key, theta, traits, config);
 }
 
 }  // namespace rondo::model

@@ -102,24 +102,28 @@ struct FamilyTraits {
   std::uint32_t intermediate_size = 0;  // when the key is absent; 0: it must be there
   std::uint32_t max_positions;
   double rms_norm_eps = 1e-6;
-  std::string_view eps_key = "rms_norm_eps";
+  std::string_view eps_key = "rms_norm_eps";  // empty: it is always rms_norm_eps
   double theta = 10000.0;
-  std::string_view default_rope = {};  // rotary settings when there are none, as JSON
-  bool reads_alpha = false;            // RopeConfig::alpha
-  bool grows_queries = false;          // RopeConfig::query_growth
-  bool turns_neighbours = false;       // ModelConfig::turns_neighbours
-  bool reads_interleave = false;       // `rope_interleave` says so where it is there
+  std::string_view theta_key = "rope_theta";  // outside of rotary settings
+  std::string_view default_rope = {};         // rotary settings when there are none, as JSON
+  bool reads_alpha = false;                   // RopeConfig::alpha
+  bool grows_queries = false;                 // RopeConfig::query_growth
+  bool turns_neighbours = false;              // ModelConfig::turns_neighbours
+  bool reads_interleave = false;              // `rope_interleave` says so where it is there
   /// Attention by a latent, and its sizes when their keys are absent.
   std::optional<LatentAttentionConfig> latent_attention = std::nullopt;
-  std::optional<double> turned_share = std::nullopt;  // heads turn in part: this one when the key is absent
+  std::optional<double> turned_share = std::nullopt;      // heads turn in part: this one when the key is absent
+  std::string_view turned_key = "partial_rotary_factor";  // which stands outside of rotary settings
   bool sets_ropes_by_kind = false;  // Gemma 4: rope_parameters has all of both kinds of layer, or is absent
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
   /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.
   std::uint32_t long_rope_from = 0;
-  bool fused_mlp = false;  // ModelConfig::fused_mlp
-  bool fused = false;      // ModelConfig::fused_linears
-  double dropout = 0.0;    // inside attention, and of residuals, when the key is absent
+  bool fused_mlp = false;       // ModelConfig::fused_mlp
+  bool fused = false;           // ModelConfig::fused_linears
+  bool fused_by_heads = false;  // ModelConfig::fused_by_heads; each head of queries has one of keys
+  double dropout = 0.0;         // inside attention, and of residuals, when the key is absent
   std::string_view residual_dropout_key = {};
+  std::string_view embedding_dropout_key = {};
   std::optional<std::int32_t> bos = std::nullopt;
   std::optional<std::int32_t> eos = std::nullopt;
   std::optional<std::int32_t> pad = std::nullopt;
@@ -128,8 +132,10 @@ struct FamilyTraits {
   bool divides_heads = false;                // hidden_size must be a multiple of the heads, whatever head_dim is
   bool fills_width = false;                  // the heads together are as wide as hidden_size
   bool qkv_bias_always = false;              // Qwen2's q, k and v have biases whatever the file says
-  bool reads_qkv_bias = false;               // or `qkv_bias` says so, which is true when it is absent
+  std::string_view qkv_bias_key = {};        // or this says so
+  bool qkv_bias = true;                      // when it is absent
   bool reads_use_bias = false;               // `use_bias` is that of attention, of o and of MLPs
+  bool use_bias = false;                     // when the key is absent
   bool reads_attention_bias = false;         // `attention_bias` means something to this family
   bool attention_bias = false;               // when the key is absent
   /// That o has a bias says this key, or nothing does where it is empty; attention_bias where there is no value.
@@ -145,7 +151,20 @@ struct FamilyTraits {
   bool short_convolution = false;  // in some blocks. LFM2's names of tensors and keys
   bool adjusts_width = false;      // LFM2: an MLP's width is less than what the file says, unless that says otherwise
   bool reads_mlp_bias = false;
+  bool mlp_bias_always = false;
   bool gated_mlp = true;  // ModelConfig::gated_mlp
+  std::string_view activation =
+      {};  // when its key is absent; empty: silu, or of MLPs without a gate relu2 and no other
+  /// What tensors and layers are called; before all but the head's stands `prefix`.
+  const char* prefix = "model.";
+  const char* embedding_name = "embed_tokens";
+  const char* last_norm_name = "norm";
+  const char* attention_name = "self_attn";
+  const char* joined_name = "qkv_proj";  // of one linear layer for q, k and v
+  const char* output_name = "o_proj";
+  const char* up_name = "up_proj";
+  const char* down_name = "down_proj";
+  const char* head_in_files = "lm_head";
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
   std::uint32_t window_pattern = 0;               // of kPattern, kTurned and kUnturned: each so-many-th layer sees all
@@ -157,13 +176,22 @@ struct FamilyTraits {
   std::string_view window_theta_key = {};
   std::uint32_t unrotated_interval = 0;  // each so-many-th layer has no rotary embedding; 0: all have it
   bool reads_multipliers = false;        // Granite's four
+  bool reads_logit_scale = false;        // `logit_scale` is what logits are multiplied by: Cohere
   bool multiplies_logits = false;        // by logits_scaling; and scores are scaled as usual where nothing is said
   /// `use_post_norm`, true when it is absent, says whether norm_place holds, or else kInput.
   bool reads_post_norm = false;
-  bool deviates_by_width = false;  // initializer_range follows from hidden_size where it is absent: Youtu
+  double initializer_range = 0.02;  // when it is absent
+  bool deviates_by_width = false;   // initializer_range follows from hidden_size where it is absent: Youtu
   NormPlace norm_place = NormPlace::kInput;
+  bool layer_norm = false;  // ModelConfig::centred_norms
+  bool norm_weight = true;
+  bool norm_bias = false;
+  bool parallel = false;
+  std::string_view parallel_key = {};                  // says so where it is there
+  NormPlace parallel_norm_place = NormPlace::kShared;  // of blocks in parallel
   QkNorm qk_norm = QkNorm::kNone;
-  bool reads_qk_norm = false;  // `use_qk_norm` says whether there are norms of each head
+  bool reads_qk_norm = false;                 // `use_qk_norm` says whether there are norms of each head
+  std::string_view refused_qk_norm_key = {};  // says so likewise, and they are not supported
   bool norms_turned = false;
   /// What predicts the token after the next is passed over: one block more, or tensors whose names begin so.
   bool predicts_ahead = false;

@@ -226,7 +226,7 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
      .architecture = "Qwen2MoeForCausalLM",
      .kv_heads = 16,
      .max_positions = 32768,
-     .reads_qkv_bias = true,
+     .qkv_bias_key = "qkv_bias",
      .windows = Windows::kEven,
      .experts = ExpertTraits{.count_key = "num_experts",
                              .count = 60,

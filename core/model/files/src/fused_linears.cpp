@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "family.h"
 #include "reordered.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
@@ -109,6 +110,10 @@ std::vector<JoinedTensor> joined_weights(const ModelConfig& config) {
     };
     add(".weight");
     if (linear.bias) add(".bias");
+  }
+  const std::string head = traits_of(config.family).head_in_files;
+  if (head != "lm_head" && !config.tie_word_embeddings) {  // under another name
+    out.push_back({head + ".weight", {{"lm_head.weight", config.vocab_size}}});
   }
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     if (!is_linear(config, layer)) continue;

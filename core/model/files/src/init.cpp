@@ -73,6 +73,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   config.vocab_size = options.vocab_size;
   config.max_positions = options.max_position_embeddings;
   config.norm_place = traits.norm_place;
+  config.parallel = traits.parallel;
   config.rope.theta = options.rope_theta;
   if (traits.window_theta) {
     const bool own = !traits.window_theta_key.empty() || traits.sets_ropes_by_kind;
@@ -127,7 +128,8 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   config.attention_cap = traits.attention_cap;
   config.logits_cap = traits.logits_cap;
   if (!traits.gated_mlp) config.activation = Activation::kReluSquared;
-  config.attention_bias = traits.attention_bias || traits.reads_qkv_bias;
+  if (!traits.activation.empty()) config.activation = Activation::kGeluTanh;
+  config.attention_bias = traits.attention_bias || traits.use_bias || (!traits.qkv_bias_key.empty() && traits.qkv_bias);
   config.tie_word_embeddings = options.tie_word_embeddings;
   config.initializer_range = options.initializer_range;
   config.weight_type = options.weight_type;

@@ -164,12 +164,18 @@ void add_linear_attention(const ModelConfig& config, std::uint32_t layer, std::v
   out.push_back({prefix + "norm.weight", {linear.value_size}, ParameterKind::kGain, layer});
 }
 
+/// Over the hidden size.
+void add_norm(const ModelConfig& config, const std::string& path, std::optional<std::uint32_t> layer,
+              std::vector<ParameterSpec>& out) {
+  if (config.norm_weight) out.push_back({path + ".weight", {config.hidden_size}, ParameterKind::kNorm, layer});
+  if (config.norm_bias) out.push_back({path + ".bias", {config.hidden_size}, ParameterKind::kBias, layer});
+}
+
 void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
   const std::string prefix = layer_prefix(config, layer);
   const NormNames norms = norm_names(config.norm_place);
   const auto norm_if = [&](const char* name) {
-    if (name == nullptr) return;
-    out.push_back({prefix + name + ".weight", {config.hidden_size}, ParameterKind::kNorm, layer});
+    if (name != nullptr) add_norm(config, prefix + name, layer, out);
   };
   norm_if(norms.attention_input);
   add_linears(attention_linears(config, layer), out);
@@ -209,7 +215,13 @@ bool is_passed_over(const ModelConfig& config, const std::string& name) {
          in_name("audio_tower") || in_name("embed_vision.") || in_name("embed_audio.");
 }
 
-std::string name_prefix(const ModelConfig& config) { return config.text_part ? std::string(kTextPartPrefix) : kModel; }
+std::string name_prefix(const ModelConfig& config) {
+  return config.text_part ? std::string(kTextPartPrefix) : traits_of(config.family).prefix;
+}
+
+std::string embedding_path(const ModelConfig& config) {
+  return name_prefix(config) + traits_of(config.family).embedding_name;
+}
 
 std::string name_in_text_model(const std::string& name) {
   return name.starts_with(kTextPartPrefix) ? kModel + name.substr(kTextPartPrefix.size()) : name;
@@ -231,6 +243,8 @@ NormNames norm_names(NormPlace place) {
       return {"input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"};
     case NormPlace::kOperator:
       return {"operator_norm", nullptr, "ffn_norm", nullptr};
+    case NormPlace::kShared:
+      return {"input_layernorm", nullptr, nullptr, nullptr};
   }
   return {nullptr, nullptr, nullptr, nullptr};
 }
@@ -251,7 +265,7 @@ std::vector<LatentNorm> latent_norms(const ModelConfig& config) {
 }
 
 std::string last_norm_path(const ModelConfig& config) {
-  return name_prefix(config) + (config.short_convolution ? "embedding_norm" : "norm");
+  return name_prefix(config) + (config.short_convolution ? "embedding_norm" : traits_of(config.family).last_norm_name);
 }
 
 std::string mlp_path(const ModelConfig& config, std::uint32_t layer) {
@@ -261,7 +275,8 @@ std::string mlp_path(const ModelConfig& config, std::uint32_t layer) {
 
 MlpNames mlp_names(const ModelConfig& config) {
   if (config.short_convolution) return {"w1", "w3", "w2"};
-  return {"gate_proj", "up_proj", config.shared_mlp ? "output_linear" : "down_proj"};
+  const FamilyTraits& traits = traits_of(config.family);
+  return {"gate_proj", traits.up_name, config.shared_mlp ? "output_linear" : traits.down_name};
 }
 
 ExpertNames expert_names(const ModelConfig& config) {
@@ -319,9 +334,9 @@ std::uint64_t ParameterSpec::elements() const {
 std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
   const std::vector<std::uint64_t> table = {config.vocab_size, config.hidden_size};
   std::vector<ParameterSpec> out;
-  out.push_back({name_prefix(config) + "embed_tokens.weight", table, ParameterKind::kEmbedding, std::nullopt});
+  out.push_back({embedding_path(config) + ".weight", table, ParameterKind::kEmbedding, std::nullopt});
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) add_block(config, layer, out);
-  out.push_back({last_norm_path(config) + ".weight", {config.hidden_size}, ParameterKind::kNorm, std::nullopt});
+  add_norm(config, last_norm_path(config), std::nullopt, out);
   if (!config.tie_word_embeddings) out.push_back({"lm_head.weight", table, ParameterKind::kMatrix, std::nullopt});
   return out;
 }
@@ -332,7 +347,8 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
 
 std::string attention_path(const ModelConfig& config, std::uint32_t layer) {
   if (is_convolution(config, layer)) return layer_prefix(config, layer) + "conv";
-  return layer_prefix(config, layer) + (is_linear(config, layer) ? "linear_attn" : "self_attn");
+  return layer_prefix(config, layer) +
+         (is_linear(config, layer) ? "linear_attn" : traits_of(config.family).attention_name);
 }
 
 std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& linear) {
@@ -354,7 +370,9 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
   std::vector<LinearModule> inputs = {make("q_proj", hidden, query, config.attention_bias),
                                       make("k_proj", hidden, key, config.attention_bias)};
   if (!heads.keys_are_values) inputs.push_back(make("v_proj", hidden, key, config.attention_bias));
-  if (config.fused_linears) inputs = {fused("qkv_proj", inputs)};
+  const FamilyTraits& traits = traits_of(config.family);
+  const std::uint32_t turns = config.fused_by_heads ? config.num_heads : 1;
+  if (config.fused_linears) inputs = {fused(traits.joined_name, inputs, turns)};
   if (config.gates_apart) {
     // To PEFT its name is that of experts.
     inputs.insert(inputs.begin() + 1, make("gate_proj", hidden, query, false))->adaptable = false;
@@ -363,7 +381,8 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
                                              make("gate_proj", hidden, query, config.attention_bias)};
     inputs.front() = fused("q_proj", parts, config.num_heads);
   }
-  inputs.push_back(make(config.short_convolution ? "out_proj" : "o_proj", query, hidden, config.attention_output_bias));
+  const char* output = config.short_convolution ? "out_proj" : traits.output_name;
+  inputs.push_back(make(output, query, hidden, config.attention_output_bias));
   return inputs;
 }
 
@@ -438,8 +457,14 @@ const std::vector<std::string>& linear_module_names() {
     shared.shared_mlp = true;
     ModelConfig latent = dense;
     latent.latent_attention.emplace().query_rank = 1;
+    ModelConfig ungated = dense;
+    ungated.family = Family::kStarcoder2;
+    ungated.gated_mlp = false;
+    ModelConfig by_heads = ungated;
+    by_heads.family = Family::kGptNeoX;
+    by_heads.fused_linears = true;
     for (const ModelConfig& config :
-         {dense, fused, linear, mixture, joined, convolution, beside, latent, routed, shared}) {
+         {dense, fused, linear, mixture, joined, convolution, beside, latent, routed, shared, ungated, by_heads}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }
@@ -494,7 +519,7 @@ absl::Status check_tensors(const std::vector<ParameterSpec>& expected, const Ten
 
 bool has_own_head(const ModelConfig& config, const TensorFiles& files) {
   const TensorView* head = files.find("lm_head.weight");
-  const TensorView* embedding = files.find(name_prefix(config) + "embed_tokens.weight");
+  const TensorView* embedding = files.find(embedding_path(config) + ".weight");
   if (head == nullptr || embedding == nullptr || head->shape != embedding->shape) return false;
   return head->type != embedding->type || head->codes != embedding->codes ||
          !std::ranges::equal(head->data, embedding->data);
@@ -502,7 +527,11 @@ bool has_own_head(const ModelConfig& config, const TensorFiles& files) {
 
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {
   return check_tensors(model_parameters(config), files, [&](const std::string& name) {
-    return name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && name == "lm_head.weight") ||
+    const bool mask = config.family == Family::kGptNeoX &&
+                      (name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias"));
+    const bool head =
+        name == "lm_head.weight" || name == traits_of(config.family).head_in_files + std::string(".weight");
+    return mask || name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && head) ||
            is_passed_over(config, name);
   });
 }

@@ -409,6 +409,12 @@ std::string architecture_name(Family family) {
     case Family::kExaoneMoe:
     case Family::kMiniMaxM2:
     case Family::kMellum:
+    case Family::kCohere:
+    case Family::kCohere2:
+    case Family::kStarcoder2:
+    case Family::kStableLm:
+    case Family::kGptNeoX:
+    case Family::kOlmo:
     case Family::kAfmoe:
       break;  // check_expressible() refuses it
   }

@@ -79,13 +79,15 @@ std::int64_t rows_of_head_part(const ModelConfig& config, const MethodSpec& meth
 /// The factors of the layer's adapters.
 std::string scales_of(const ModelConfig& config, const LoraConfig& lora, const Layer& layer) {
   std::string text;
-  if (layer.kind != LayerKind::kAttention && layer.kind != LayerKind::kMlp) return text;
-  const bool attention = layer.kind == LayerKind::kAttention;
-  for (const LinearModule& linear :
-       attention ? attention_linears(config, layer.block) : mlp_linears(config, layer.block)) {
-    if (linear.adaptable && lora.adapts(linear)) text += fmt::format(";{} {}", linear.name, lora.scale_of(linear.path));
-  }
-  if (layer.kind != LayerKind::kMlp) return text;
+  const auto add = [&](const std::vector<LinearModule>& linears) {
+    for (const LinearModule& linear : linears) {
+      if (!linear.adaptable || !lora.adapts(linear)) continue;
+      text += fmt::format(";{} {}", linear.name, lora.scale_of(linear.path));
+    }
+  };
+  if (layer.has_attention()) add(attention_linears(config, layer.block));
+  if (layer.has_mlp()) add(mlp_linears(config, layer.block));
+  if (!layer.has_mlp()) return text;
   for (const ExpertFactors& factors : expert_factors(config, lora, layer.block)) {
     text += fmt::format(";{}", factors.scale);
   }
@@ -140,9 +142,13 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     return invalid_input("boundary_quantization_bit: the model's hidden_size is {}, no multiple of {}; leave it out",
                          hidden, devices::kEncodedBlock);
   }
+  if (!embedding_path(config).ends_with("embed_tokens") && method.lora && method.lora->saves("embed_tokens")) {
+    return invalid_input("modules_to_save: embed_tokens of {}, where it is {}, is not supported; leave it out",
+                         config.model_type, embedding_path(config));
+  }
   const auto saved = [&](const char* module) { return method.lora && method.lora->saves(module); };
   const std::string prefix = name_prefix(config);
-  Parameter embedding{prefix + "embed_tokens.weight",
+  Parameter embedding{embedding_path(config) + ".weight",
                       {config.vocab_size, hidden},
                       WeightKind::kEmbedding,
                       method.trains_end("embed_tokens")};
@@ -153,16 +159,25 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     head.of_adapter = saved("lm_head");
   }
   Assembler assembler(model.parameters_, model.layers_);
-  assembler.add(prefix + "embed_tokens", LayerKind::kEmbedding, 0, {embedding});
+  assembler.add(embedding_path(config), LayerKind::kEmbedding, 0, {embedding});
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+    if (config.parallel) {
+      assembler.add(fmt::format("{}layers.{}", prefix, block), LayerKind::kBlock, block,
+                    parallel_parts(config, method, block).parameters());
+      continue;
+    }
     assembler.add(attention_path(config, block), LayerKind::kAttention, block,
                   attention_parts(config, method, block).parameters);
     assembler.add(mlp_path(config, block), LayerKind::kMlp, block, mlp_parts(config, method, block).parameters);
   }
   model.first_head_layer_ = static_cast<LayerIndex>(model.layers_.size());
-  assembler.add_head(
-      {Parameter{last_norm_path(config) + ".weight", {hidden}, WeightKind::kNorm, method.trains_end("norm")}, head},
-      rows_of_head_part(config, method));
+  std::vector<Parameter> last;
+  const NormUse norm = norm_use(config, 0);
+  const bool trains_norm = method.trains_end("norm");
+  if (norm.weight) last.push_back({last_norm_path(config) + ".weight", {hidden}, WeightKind::kNorm, trains_norm});
+  if (norm.bias) last.push_back({last_norm_path(config) + ".bias", {hidden}, WeightKind::kBias, trains_norm});
+  last.push_back(head);
+  assembler.add_head(last, rows_of_head_part(config, method));
 
   std::map<std::string, std::uint32_t> classes;
   bool trained_below = false;
@@ -171,9 +186,9 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     for (ParameterUse& use : layer.parameters) use.contribution = model.contributions_++;
     for (const ParameterUse& use : layer.parameters) trained_below = trained_below || model.parameters_[use.id].trained;
     layer.has_backward = trained_below;
-    const std::uint32_t window = layer.kind == LayerKind::kAttention ? config.sliding_window[layer.block] : 0;
-    const bool rotates = layer.kind == LayerKind::kAttention && model.rope_of(layer.block) != nullptr;
-    const bool attention = layer.kind == LayerKind::kAttention;
+    const bool attention = layer.has_attention();
+    const std::uint32_t window = attention ? config.sliding_window[layer.block] : 0;
+    const bool rotates = attention && model.rope_of(layer.block) != nullptr;
     const bool linear = attention && is_linear(config, layer.block);
     const bool convolution = attention && is_convolution(config, layer.block);
     std::string key = fmt::format("{} {} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
@@ -226,8 +241,15 @@ double Architecture::embedding_scale() const {
 }
 
 /// Dividing what the head multiplies divides its logits.
-TensorId Architecture::record_last_norm(Recorder& recorder, TensorId x, TensorId weight) const {
-  return record_norm(recorder, x, weight, config_, "normed", 1.0 / config_.logits_scaling);
+TensorId Architecture::record_last_norm(Recorder& recorder, TensorId x, LayerIndex layer) const {
+  const auto weight = [&](std::optional<std::uint32_t> i) -> std::optional<TensorId> {
+    if (!i) return std::nullopt;
+    const Parameter& parameter = parameters_[layers_[layer].parameters[*i].id];
+    return recorder.weight(*i, parameter.name, parameter.shape, parameter.trained);
+  };
+  const NormUse use = norm_use(config_, 0);
+  return record_norm(recorder, x, weight(use.weight), weight(use.bias), config_, "normed",
+                     1.0 / config_.logits_scaling);
 }
 
 Parameter Architecture::part_of(const ParameterUse& use) const {
@@ -275,10 +297,18 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
   const std::optional<TensorId> input = layer.gives_input_gradient ? std::optional(arrived) : std::nullopt;
   MethodSpec method = method_;
   if (phase == Phase::kEvaluate && method.lora) method.lora->dropout = 0.0;
-  const TensorId y = layer.kind == LayerKind::kAttention
-                         ? record_attention(recorder, x, attention_parts(config_, method, layer.block), config_, method,
-                                            rope_of(layer.block), layer.block, phase == Phase::kDecode ? capacity : 0)
-                         : record_mlp(recorder, x, mlp_parts(config_, method, layer.block), config_, method);
+  const std::uint32_t block = layer.block;
+  const std::uint32_t cached = phase == Phase::kDecode ? capacity : 0;
+  TensorId y = x;
+  if (layer.kind == LayerKind::kBlock) {
+    y = record_parallel(recorder, x, parallel_parts(config_, method, block), config_, method, rope_of(block), block,
+                        cached);
+  } else if (layer.kind == LayerKind::kAttention) {
+    y = record_attention(recorder, x, attention_parts(config_, method, block), config_, method, rope_of(block), block,
+                         cached);
+  } else {
+    y = record_mlp(recorder, x, mlp_parts(config_, method, block), config_, method);
+  }
   const TensorId sent = recorder.encoded(y, between);
   recorder.set_role(sent, TensorRole::kOutput, 0);
   if (with_gradients) recorder.backward(sent, input);
@@ -305,7 +335,7 @@ Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tok
   const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0,
                                            encoding_between(phase));
   TensorId x = recorder.expanded(arrived);
-  if (layer.part == 0) x = record_last_norm(recorder, x, weight(index, 0, 0));
+  if (layer.part == 0) x = record_last_norm(recorder, x, index);
   std::vector<TensorId> w = {weight(index, own - 1, own - 1)};
   for (LayerIndex of = index + 1; joint && of < layers_.size(); ++of) {
     w.push_back(weight(of, 0, own + of - index - 1));
@@ -327,14 +357,13 @@ Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tok
 Graph Architecture::record_logits(std::uint32_t tokens) const {
   const Layer& layer = layers_[first_head_layer_];
   Recorder recorder(tokens, method_.dtype);
-  const auto weight = [&](std::uint32_t i) {
-    const Parameter& parameter = parameters_[layer.parameters[i].id];
-    return recorder.weight(i, parameter.name, parameter.shape, parameter.trained);
-  };
   const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
   const TensorId last = recorder.select_last(x);
-  const TensorId normed = record_last_norm(recorder, last, weight(0));
-  TensorId logits = recorder.matmul(normed, weight(1), {}, {}, 1.0, {1, config_.vocab_size}, "logits");
+  const TensorId normed = record_last_norm(recorder, last, first_head_layer_);
+  const auto place = static_cast<std::uint32_t>(layer.parameters.size() - 1);
+  const Parameter& head = parameters_[layer.parameters[place].id];
+  const TensorId w = recorder.weight(place, head.name, head.shape, head.trained);
+  TensorId logits = recorder.matmul(normed, w, {}, {}, 1.0, {1, config_.vocab_size}, "logits");
   recorder.set_dtype(logits, DType::kFloat32);
   if (config_.logits_cap > 0) {
     logits = recorder.soft_cap(logits, config_.logits_cap, "capped");
@@ -346,12 +375,9 @@ Graph Architecture::record_logits(std::uint32_t tokens) const {
 
 /// What the other parts read.
 Graph Architecture::record_head_norm(std::uint32_t tokens) const {
-  const Layer& layer = layers_[first_head_layer_];
   Recorder recorder(tokens, method_.dtype);
-  const Parameter& norm = parameters_[layer.parameters[0].id];
   const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
-  const TensorId weight = recorder.weight(0, norm.name, norm.shape, norm.trained);
-  recorder.set_role(record_last_norm(recorder, x, weight), TensorRole::kOutput, 0);
+  recorder.set_role(record_last_norm(recorder, x, first_head_layer_), TensorRole::kOutput, 0);
   return recorder.take();
 }
 

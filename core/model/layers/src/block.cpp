@@ -32,13 +32,14 @@ devices::GatedActivationAttributes activation_of_experts(const ModelConfig& conf
           static_cast<float>(clamped->limit)};
 }
 
-/// down(activation(gate) * up), but for the last product. Without a gate relu(up) * up, which is relu squared.
+/// What down() reads: activation(gate) * up, or without a gate activation(up). Relu squared is relu(up) * up.
 TensorId record_inner(Recorder& recorder, LinearRecorder& linears, const LayerParts& parts, TensorId normed,
                       const ModelConfig& config) {
   const devices::Shape inner = {recorder.tokens(), parts.linears[0].out};
   if (!config.gated_mlp) {
     const TensorId up = linears.record(parts.linears[0], normed, {}, inner);
-    return recorder.gated_activation(up, up, activation_of(config));
+    const bool squared = config.activation == Activation::kReluSquared;
+    return recorder.gated_activation(up, squared ? std::optional(up) : std::nullopt, activation_of(config));
   }
   const TensorId gate = linears.record(parts.linears[0], normed, {}, inner);
   const TensorId up = linears.record(parts.linears[1], normed, {}, inner);
@@ -170,7 +171,7 @@ TensorId record_experts_beside(Recorder& recorder, WeightSource& weights, Linear
                                const LayerParts& parts, TensorId normed, TensorId x, const ModelConfig& config) {
   const BesideParts& beside = *parts.beside;
   const auto norm = [&](TensorId of, std::uint32_t weight, const char* name) {
-    return record_norm(recorder, of, weights.get(weight), config, name);
+    return record_norm(recorder, of, weights.get(weight), {}, config, name);
   };
   const devices::Shape outer = {recorder.tokens(), config.hidden_size};
   const TensorId inner = record_inner(recorder, linears, parts, normed, config);
@@ -185,7 +186,7 @@ TensorId record_experts_beside(Recorder& recorder, WeightSource& weights, Linear
   const TensorId down = record_routed(recorder, weights, *parts.experts, read, routed, config);
   const TensorId given = norm(recorder.combine(down, routed, {}, 1.0), beside.experts_output, "experts_output_normed");
   const TensorId both = recorder.add(norm(mlp, beside.mlp_output, "mlp_output_normed"), given, "both");
-  return recorder.add(x, norm(both, *parts.output_norm, "output_normed"), "sum");
+  return recorder.add(x, record_norm(recorder, weights, both, *parts.output_norm, config, "output_normed"), "sum");
 }
 
 }  // namespace
@@ -199,7 +200,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   const std::int64_t kv_width = static_cast<std::int64_t>(heads.kv_heads) * heads.size;
   const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
-  builder.parts().input_norm = builder.norm_if(prefix, norms.attention_input, hidden);
+  builder.parts().input_norm = builder.norm_if(config, prefix, norms.attention_input);
   for (const LinearModule& linear : attention_linears(config, block)) builder.linear(linear);
   if (is_convolution(config, block)) {
     builder.parts().convolution =
@@ -208,7 +209,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   }
   if (is_linear(config, block)) {
     builder.parts().linear_attention = linear_attention_parts(builder, attention, *config.linear_attention);
-    builder.parts().output_norm = builder.norm_if(prefix, norms.attention_output, hidden);
+    builder.parts().output_norm = builder.norm_if(config, prefix, norms.attention_output);
     return std::move(builder.parts());
   }
   if (config.latent_attention) {
@@ -225,19 +226,18 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
     builder.parts().q_norm = builder.norm(attention + "." + q_norm, all ? q_width : heads.size);
     builder.parts().k_norm = builder.norm(attention + "." + k_norm, all ? kv_width : heads.size);
   }
-  builder.parts().output_norm = builder.norm_if(prefix, norms.attention_output, hidden);
+  builder.parts().output_norm = builder.norm_if(config, prefix, norms.attention_output);
   return std::move(builder.parts());
 }
 
 LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block) {
   const std::string prefix = fmt::format("{}layers.{}", name_prefix(config), block);
-  const std::int64_t hidden = config.hidden_size;
   const NormNames norms = norm_names(config.norm_place);
   PartsBuilder builder(config, method, block);
-  builder.parts().input_norm = builder.norm_if(prefix, norms.mlp_input, hidden);
+  builder.parts().input_norm = builder.norm_if(config, prefix, norms.mlp_input);
   for (const LinearModule& linear : mlp_linears(config, block)) builder.linear(linear);
   if (has_experts(config, block)) builder.experts(prefix, config);
-  builder.parts().output_norm = builder.norm_if(prefix, norms.mlp_output, hidden);
+  builder.parts().output_norm = builder.norm_if(config, prefix, norms.mlp_output);
   if (config.scales_blocks) {
     builder.parts().scale = builder.add(prefix + "." + kBlockScaleName, {1}, WeightKind::kBlockScale);
     builder.parts().parameters.back().trained = false;
@@ -245,11 +245,24 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   return std::move(builder.parts());
 }
 
-TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
-                          const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
-                          std::uint32_t capacity) {
-  WeightSource weights(recorder, parts);
-  const TensorId normed = record_input(recorder, weights, parts, x, config);
+std::vector<Parameter> ParallelParts::parameters() const {
+  std::vector<Parameter> all = attention.parameters;
+  all.insert(all.end(), mlp.parameters.begin(), mlp.parameters.end());
+  return all;
+}
+
+ParallelParts parallel_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block) {
+  ParallelParts parts{attention_parts(config, method, block), mlp_parts(config, method, block)};
+  for (LinearUse& use : parts.mlp.linears) use.site += static_cast<std::uint32_t>(parts.attention.linears.size());
+  return parts;
+}
+
+namespace {
+
+/// The attention half from `normed`, what its first linear layers read.
+TensorId record_attention_of(Recorder& recorder, WeightSource& weights, TensorId x, TensorId normed,
+                             const LayerParts& parts, const ModelConfig& config, const MethodSpec& method,
+                             const devices::RopeAttributes* rope, std::uint32_t block, std::uint32_t capacity) {
   LinearRecorder linears(recorder, weights, method);
   const bool decodes = capacity > 0;
   if (parts.linear_attention || parts.convolution) {
@@ -271,7 +284,7 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   const devices::Shape q_shape = {tokens, config.num_heads, heads.size};
   const devices::Shape kv_shape = {tokens, heads.kv_heads, heads.size};
   const auto normed_if = [&](TensorId of, std::optional<std::uint32_t> norm, const char* name) {
-    return norm ? record_norm(recorder, of, weights.get(*norm), config, name) : of;
+    return norm ? record_norm(recorder, of, weights.get(*norm), {}, config, name) : of;
   };
   const auto* linear = parts.linears.data();
   TensorId q = linears.record(*linear++, normed, {}, q_shape);
@@ -297,6 +310,31 @@ TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& part
   if (parts.sinks) attended = recorder.attention_sink(attended, weights.get(*parts.sinks));
   if (gate) attended.o = recorder.gated_activation(*gate, attended.o, {devices::ActivationKind::kSigmoid});
   return record_output(recorder, weights, linears, parts, attended.o, x, config);
+}
+
+}  // namespace
+
+TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
+                          const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
+                          std::uint32_t capacity) {
+  WeightSource weights(recorder, parts);
+  const TensorId normed = record_input(recorder, weights, parts, x, config);
+  return record_attention_of(recorder, weights, x, normed, parts, config, method, rope, block, capacity);
+}
+
+TensorId record_parallel(Recorder& recorder, TensorId x, const ParallelParts& parts, const ModelConfig& config,
+                         const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
+                         std::uint32_t capacity) {
+  WeightSource weights(recorder, parts.attention);
+  WeightSource of_mlp(recorder, parts.mlp, static_cast<std::uint32_t>(parts.attention.parameters.size()));
+  const TensorId normed = record_input(recorder, weights, parts.attention, x, config);
+  TensorId read = normed;
+  if (parts.mlp.input_norm) read = record_norm(recorder, of_mlp, x, *parts.mlp.input_norm, config, "mlp_normed");
+  const TensorId attended =
+      record_attention_of(recorder, weights, x, normed, parts.attention, config, method, rope, block, capacity);
+  LinearRecorder linears(recorder, of_mlp, method);
+  const TensorId inner = record_inner(recorder, linears, parts.mlp, read, config);
+  return record_output(recorder, of_mlp, linears, parts.mlp, inner, attended, config);
 }
 
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,

@@ -58,6 +58,14 @@ struct BesideParts {
   std::uint32_t experts_output = 0;
 };
 
+/// A norm over the hidden size: indices of its weight and bias, where it has them.
+struct NormUse {
+  std::optional<std::uint32_t> weight;
+  std::optional<std::uint32_t> bias;
+};
+/// Of one whose parameters begin with index `first`.
+NormUse norm_use(const ModelConfig& config, std::uint32_t first);
+
 /// Of linear attention, beside its linear layers: indices of weights.
 struct LinearAttentionParts {
   std::vector<std::uint32_t> convolutions;  // of q, k and v
@@ -76,7 +84,7 @@ struct LayerParts {
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<BesideParts> beside;
-  std::optional<std::uint32_t> input_norm, output_norm;  // indices of norms' weights
+  std::optional<NormUse> input_norm, output_norm;
   std::optional<std::uint32_t> q_norm, k_norm;
   std::vector<std::uint32_t> latent_norms;  // of attention by a latent: [that of queries,] that of keys and values
   std::optional<std::uint32_t> sinks;       // of attention
@@ -88,15 +96,28 @@ struct LayerParts {
 LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
 LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
 
-/// A norm with the family's gain, times `factor`.
-TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const ModelConfig& config,
-                     const std::string& name, double factor = 1.0);
+/// Of a block in parallel, which is one layer: the parameters of its MLP come behind those of its attention.
+struct ParallelParts {
+  LayerParts attention;
+  LayerParts mlp;
+  std::vector<Parameter> parameters() const;
+};
+ParallelParts parallel_parts(const ModelConfig& config, const MethodSpec& method, std::uint32_t block);
+
+/// A norm with the family's gain, times `factor`, which is 1 where there is a bias.
+TensorId record_norm(Recorder& recorder, TensorId x, std::optional<TensorId> weight, std::optional<TensorId> bias,
+                     const ModelConfig& config, const std::string& name, double factor = 1.0);
 
 /// Records the attention half: y = x + factor * norm(o_proj(attention(rope(q), rope(k), v))), from norm(x); each of the
 /// two norms where the model has it. `rope`: null for a layer without. capacity > 0: with a cache.
 TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
                           const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity);
+/// Records a block in parallel: y = x + o_proj(attention of norm(x)) + down(...) of the same norm(x), or of one of the
+/// MLP's own.
+TensorId record_parallel(Recorder& recorder, TensorId x, const ParallelParts& parts, const ModelConfig& config,
+                         const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
+                         std::uint32_t capacity);
 /// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), or down(activation(up)), likewise; and at
 /// its end times a number of the block's own where the model has that.
 TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,

@@ -17,6 +17,15 @@ std::uint32_t PartsBuilder::add(std::string name, devices::Shape shape, WeightKi
   return static_cast<std::uint32_t>(parts_.parameters.size() - 1);
 }
 
+std::optional<NormUse> PartsBuilder::norm_if(const ModelConfig& config, const std::string& prefix, const char* name) {
+  if (name == nullptr) return std::nullopt;
+  const NormUse use = norm_use(config, static_cast<std::uint32_t>(parts_.parameters.size()));
+  const std::string module = prefix + "." + name;
+  if (use.weight) add(module + ".weight", {config.hidden_size}, WeightKind::kNorm);
+  if (use.bias) add(module + ".bias", {config.hidden_size}, WeightKind::kBias);
+  return use;
+}
+
 std::uint32_t PartsBuilder::matrix(const std::string& module, std::int64_t out, std::int64_t in) {
   const std::uint32_t index = add(module + ".weight", {out, in}, WeightKind::kMatrix);
   if (!trains_) parts_.parameters.back().encoding = method_.base_encoding;

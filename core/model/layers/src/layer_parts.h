@@ -18,10 +18,8 @@ class PartsBuilder {
   std::uint32_t norm(const std::string& module, std::int64_t width) {
     return add(module + ".weight", {width}, WeightKind::kNorm);
   }
-  /// `name`: null for none.
-  std::optional<std::uint32_t> norm_if(const std::string& prefix, const char* name, std::int64_t width) {
-    return name == nullptr ? std::nullopt : std::optional(norm(prefix + "." + name, width));
-  }
+  /// Over the hidden size. `name`: null for none.
+  std::optional<NormUse> norm_if(const ModelConfig& config, const std::string& prefix, const char* name);
   void linear(const LinearModule& module);
   /// `prefix`: of the block. The router's weight is never encoded: it decides by small differences.
   void experts(const std::string& prefix, const ModelConfig& config);

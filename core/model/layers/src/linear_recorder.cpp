@@ -5,7 +5,7 @@ namespace rondo::model {
 
 TensorId WeightSource::get(std::uint32_t index, const devices::Shape& shape) {
   const Parameter& parameter = parts_.parameters[index];
-  const TensorId id = recorder_.weight(index, parameter.name, shape, parameter.trained, parameter.encoding);
+  const TensorId id = recorder_.weight(first_ + index, parameter.name, shape, parameter.trained, parameter.encoding);
   if (parameter.wide()) recorder_.set_dtype(id, devices::DType::kFloat32);
   return id;
 }
@@ -58,7 +58,7 @@ const LinearRecorder::Shared& LinearRecorder::shared_of(const LinearUse& use, Te
 TensorId record_input(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId x,
                       const ModelConfig& config) {
   if (!parts.input_norm) return recorder.add(x, {}, "x_copied");
-  return record_norm(recorder, x, weights.get(*parts.input_norm), config, "normed");
+  return record_norm(recorder, weights, x, *parts.input_norm, config, "normed");
 }
 
 TensorId record_output(Recorder& recorder, WeightSource& weights, LinearRecorder& linears, const LayerParts& parts,
@@ -68,9 +68,26 @@ TensorId record_output(Recorder& recorder, WeightSource& weights, LinearRecorder
                     [&](Residual residual) { return linears.record(parts.linears.back(), inner, residual, shape); });
 }
 
-TensorId record_norm(Recorder& recorder, TensorId x, TensorId weight, const ModelConfig& config,
-                     const std::string& name, double factor) {
-  return recorder.norm(x, weight, {}, {config.rms_norm_eps, factor, config.norms_add_one ? factor : 0.0}, name);
+NormUse norm_use(const ModelConfig& config, std::uint32_t first) {
+  NormUse use;
+  if (config.norm_weight) use.weight = first++;
+  if (config.norm_bias) use.bias = first;
+  return use;
+}
+
+TensorId record_norm(Recorder& recorder, TensorId x, std::optional<TensorId> weight, std::optional<TensorId> bias,
+                     const ModelConfig& config, const std::string& name, double factor) {
+  const bool from_one = config.norms_add_one || !weight;
+  return recorder.norm(x, weight, bias, {config.rms_norm_eps, factor, from_one ? factor : 0.0, config.centred_norms},
+                       name);
+}
+
+TensorId record_norm(Recorder& recorder, WeightSource& weights, TensorId x, const NormUse& use,
+                     const ModelConfig& config, const std::string& name, double factor) {
+  const auto get = [&](std::optional<std::uint32_t> index) {
+    return index ? std::optional(weights.get(*index)) : std::nullopt;
+  };
+  return record_norm(recorder, x, get(use.weight), get(use.bias), config, name, factor);
 }
 
 }  // namespace rondo::model

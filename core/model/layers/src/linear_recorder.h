@@ -12,7 +12,9 @@ namespace rondo::model {
 /// Finds or makes weight tensors of a layer.
 class WeightSource {
  public:
-  WeightSource(Recorder& recorder, const LayerParts& parts) : recorder_(recorder), parts_(parts) {}
+  /// `first`: which of the layer's weights the first of these parts is.
+  WeightSource(Recorder& recorder, const LayerParts& parts, std::uint32_t first = 0)
+      : recorder_(recorder), parts_(parts), first_(first) {}
   TensorId get(std::uint32_t index) { return get(index, parts_.parameters[index].shape); }
   /// Of as many elements in another shape.
   TensorId get(std::uint32_t index, const devices::Shape& shape);
@@ -20,7 +22,12 @@ class WeightSource {
  private:
   Recorder& recorder_;
   const LayerParts& parts_;
+  const std::uint32_t first_;
 };
+
+/// One of the layer's norms, times `factor`.
+TensorId record_norm(Recorder& recorder, WeightSource& weights, TensorId x, const NormUse& use,
+                     const ModelConfig& config, const std::string& name, double factor = 1.0);
 
 /// What becomes of a linear layer's product: it is multiplied by `factor` and added to `addend`.
 struct Residual {
@@ -71,8 +78,8 @@ template <typename Last>
 TensorId record_sum(Recorder& recorder, WeightSource& weights, const LayerParts& parts, TensorId x,
                     const ModelConfig& config, const Last& last) {
   if (!parts.output_norm) return last(Residual{x, config.residual_multiplier});
-  const TensorId normed = record_norm(recorder, last(Residual{}), weights.get(*parts.output_norm), config,
-                                      "output_normed", config.residual_multiplier);
+  const TensorId normed = record_norm(recorder, weights, last(Residual{}), *parts.output_norm, config, "output_normed",
+                                      config.residual_multiplier);
   return recorder.add(x, normed, "sum");
 }
 

@@ -34,6 +34,12 @@ enum class Family {
   kHyperClovaX,
   kGraniteMoeHybrid,
   kGraniteMoeShared,
+  kCohere,
+  kCohere2,
+  kStarcoder2,
+  kStableLm,
+  kGptNeoX,
+  kOlmo,
   kOlmo2,
   kOlmo3,
   kGemma,
@@ -72,7 +78,8 @@ enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope, kProportional };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
 /// kAround, kNumbered, kBeside: both, by other names. kOperator: its input, by other names.
-enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator };
+/// kShared: the input of attention, and what that gives is the input of the MLP too (ModelConfig::parallel).
+enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator, kShared };
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
 enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
@@ -212,7 +219,7 @@ struct ModelConfig {
   std::optional<HeadShape> global_heads;  // of layers that see all, where others have a window: Gemma 4
   std::uint32_t vocab_size = 0;
   std::uint32_t max_positions = 0;
-  double rms_norm_eps = 1e-6;
+  double rms_norm_eps = 1e-6;  // of LayerNorm too
   Activation activation = Activation::kSilu;
   RopeConfig rope;
   std::optional<RopeConfig> window_rope;  // of layers with a sliding window, where it differs: Gemma 3, OLMo 3
@@ -221,15 +228,20 @@ struct ModelConfig {
   bool attention_bias = false;         // on q, k and v
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
-  bool gated_mlp = true;       // Arcee: false, an MLP is down(activation(up)), and its activation is kReluSquared
-  bool fused_linears = false;  // q, k and v are one linear layer: fused_linears.h. Phi-3
-  bool fused_mlp = false;      // so are gate and up. Phi-3, GLM 4
+  bool gated_mlp = true;        // else an MLP is down(activation(up)); kReluSquared is an activation of such ones alone
+  bool fused_linears = false;   // q, k and v are one linear layer: fused_linears.h. Phi-3
+  bool fused_by_heads = false;  // GPT-NeoX: its parts take turns head by head
+  bool fused_mlp = false;       // so are gate and up. Phi-3, GLM 4
   /// Granite 4: MLPs, those too that all tokens share, are shared_mlp, of two linear layers (gate and up are one).
   bool shared_mlp = false;
   bool gates_attention = false;  // Qwen3.5: what it gives is times the sigmoid of a gate, which q_proj gives as well
   bool gates_apart = false;      // AFMoE: likewise, but a linear layer of its own gives the gate
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
+  bool parallel = false;       // attention and MLP both read the block's input, and what they give is added to it
+  bool centred_norms = false;  // LayerNorm: norms take the mean off first
+  bool norm_weight = true;     // OLMo: false, norms multiply by nothing
+  bool norm_bias = false;      // norms have biases too
   QkNorm qk_norm = QkNorm::kNone;
   bool turns_neighbours = false;  // ERNIE 4.5, GLM 4: files have pairs of channels side by side, see paired_rows.h
   bool norms_turned = false;      // HunYuan: queries and keys are normed after they are turned

@@ -31,15 +31,18 @@
 //     in_proj_ba
 //   where it is a short convolution: model.layers.N.conv.{b,c,x}_proj.weight [C, C], fused as in_proj, .out_proj.weight
 //     [C, C], .conv.weight [C, 1, W]
-//   model.layers.N.<norm>.weight [C], see norm_names()
+//   model.layers.N.<norm>.weight [C] (.bias), see norm_names()
 //   model.layers.N.layer_scalar [1] in Gemma 4, which has no v_proj where keys are values
-//   model.norm.weight [C], see last_norm_path()
+//   model.norm.weight [C] (.bias), see last_norm_path(); OLMo's norms have neither
 //   lm_head.weight [V, C], unless tied to embed_tokens
 //
 // Granite 4 has model.layers.N.shared_mlp.{gate,up}_proj.weight, fused as input_linear, and .output_linear.weight for
-// an MLP, with experts beside it or without; AFMoE self_attn.gate_proj.weight [Q, C]. LFM2 has self_attn.out_proj for
-// o_proj, and feed_forward.w1, w3 and w2 for mlp.gate_proj, up_proj and down_proj. Of a model that reads pictures too
-// `model.` is `model.language_model.`, as transformers names its modules.
+// an MLP, with experts beside it or without; AFMoE self_attn.gate_proj.weight [Q, C]. GPT-NeoX has gpt_neox. for
+// model., embed_in, final_layer_norm and embed_out for embed_tokens, norm and lm_head, attention.query_key_value
+// (fused, its parts take turns by heads) and .dense, mlp.dense_h_to_4h and .dense_4h_to_h. Starcoder 2 has mlp.c_fc and
+// c_proj for up_proj and down_proj. LFM2 has self_attn.out_proj for o_proj, and feed_forward.w1, w3 and w2 for
+// mlp.gate_proj, up_proj and down_proj. Of a model that reads pictures too `model.` is `model.language_model.`, as
+// transformers names its modules.
 #pragma once
 
 #include <cstdint>
@@ -86,6 +89,9 @@ inline constexpr std::string_view kTextPartPrefix = "model.language_model.";
 
 /// What all names but the head's begin with: model. or kTextPartPrefix.
 std::string name_prefix(const ModelConfig& config);
+
+/// The path of the embedding.
+std::string embedding_path(const ModelConfig& config);
 
 /// The tensor's name in a model of the text part alone, which is what is written.
 std::string name_in_text_model(const std::string& name);
@@ -208,7 +214,8 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
 /// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2, proj,
-/// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, wg, input_linear, output_linear.
+/// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, wg, input_linear, output_linear, c_fc, c_proj,
+/// query_key_value, dense, dense_h_to_4h, dense_4h_to_h.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

@@ -1,4 +1,5 @@
 // A model as a list of schedulable layers (embedding, attention half, MLP half, head) with the programs that they run.
+// A block whose halves are in parallel is one layer: both read what comes in.
 //
 // Architectures are written once, as forward ops; gradients, recomputation and costs follow. An Architecture is
 // immutable and may be used from any thread. Nothing here needs weights.
@@ -111,20 +112,23 @@ struct ParameterUse {
   std::uint32_t contribution = 0;  // counts the uses of all layers
 };
 
-enum class LayerKind : std::uint8_t { kEmbedding, kAttention, kMlp, kHead };
+enum class LayerKind : std::uint8_t { kEmbedding, kAttention, kMlp, kBlock, kHead };
 
 struct Layer {
-  // "model.embed_tokens", "model.layers.3.self_attn" (or .linear_attn), "model.layers.3.mlp", "lm_head" (of parts:
-  // "lm_head.0" ...)
+  // "model.embed_tokens", "model.layers.3.self_attn" (or .linear_attn), "model.layers.3.mlp" (in parallel
+  // "model.layers.3"), "lm_head" (of parts: "lm_head.0" ...)
   std::string name;
   LayerKind kind = LayerKind::kEmbedding;
-  std::uint32_t block = 0;  // of attention and MLP halves
+  std::uint32_t block = 0;  // of attention and MLP halves, and of both together
   std::uint32_t part = 0;   // of a head in parts; the last one ends with the loss
   std::vector<ParameterUse>
       parameters;                     // weight i of the layer's programs (TensorDesc::index of kWeight and kGradient)
   std::uint32_t program_class = 0;    // layers of one class run the same programs
   bool has_backward = false;          // something in this layer or below it is trained
   bool gives_input_gradient = false;  // something below it is trained
+
+  bool has_attention() const { return kind == LayerKind::kAttention || kind == LayerKind::kBlock; }
+  bool has_mlp() const { return kind == LayerKind::kMlp || kind == LayerKind::kBlock; }
 };
 
 enum class Phase : std::uint8_t {
@@ -190,7 +194,8 @@ class Architecture {
   Graph record_head(LayerIndex layer, Phase phase, std::uint32_t tokens) const;
   Graph record_logits(std::uint32_t tokens) const;
   Graph record_head_norm(std::uint32_t tokens) const;
-  TensorId record_last_norm(Recorder& recorder, TensorId x, TensorId weight) const;
+  /// By the first weights of a layer of the head.
+  TensorId record_last_norm(Recorder& recorder, TensorId x, LayerIndex layer) const;
   /// Null for a block without rotary embedding.
   const devices::RopeAttributes* rope_of(std::uint32_t block) const;
   /// What the embedding's rows are multiplied by.
