@@ -501,6 +501,19 @@ constexpr std::array kDense = std::to_array<FamilyTraits>({
      .parallel = true,
      .parallel_key = "use_parallel_residual",
      .parallel_norm_place = NormPlace::kInput},
+    {.family = Family::kOlmo,
+     .model_type = "olmo",
+     .architecture = "OlmoForCausalLM",
+     .vocab_size = 50304,
+     .max_positions = 2048,
+     .rms_norm_eps = 1e-5,
+     .eps_key = "",
+     .eos = 50279,
+     .pad = 1,
+     .fills_width = true,
+     .reads_attention_bias = true,
+     .layer_norm = true,
+     .norm_weight = false},
 });
 
 }  // namespace
