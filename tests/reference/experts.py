@@ -129,7 +129,7 @@ def parts_of_latent(config, name, tensor):
     return [(name, tensor)]
 
 
-PAIRED = ("ernie4_5", "ernie4_5_moe", "glm", "glm4", "helium")  # neighbouring channels of queries and keys turn
+PAIRED = ("ernie4_5", "ernie4_5_moe", "glm", "glm4", "helium", "cohere", "cohere2")  # neighbouring channels of queries and keys turn
 
 
 def with_pairs_parted(config, name, tensor):
@@ -142,11 +142,22 @@ def with_pairs_parted(config, name, tensor):
     return tensor.reshape(-1, size, *tensor.shape[1:])[:, order].reshape(tensor.shape)
 
 
+def parts_of_joined(config, name, tensor):
+    """GPT-NeoX: of each head rows of queries, keys and values behind one another."""
+    if ".query_key_value." not in name or "lora_A" in name:
+        return [(name, tensor)]
+    heads = tensor.reshape(config.num_attention_heads, 3, -1, *tensor.shape[1:])
+    return [(name.replace("query_key_value", word), heads[:, part].reshape(-1, *tensor.shape[1:]))
+            for part, word in enumerate(("q_proj", "k_proj", "v_proj"))]
+
+
 def in_files(config, name, tensor):
     """What files have of the parameter `name`, as pairs of name and tensor."""
     model_type = config.model_type
     if ".experts." in name and "lora_" in name:
         return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
+    if model_type == "gpt_neox":
+        return parts_of_joined(config, name, tensor)
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)
     if model_type in ("phi3", "glm", "glm4", "lfm2") or model_type == "lfm2_moe" and ".experts." not in name and ".gate." not in name:

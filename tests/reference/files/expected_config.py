@@ -18,7 +18,7 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
 
 
 LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
-TURN_IN_PART = ("phi3", "glm", "glm4", "glm4_moe", "solar_open", "minimax_m2", *LINEAR_IN_PART)
+TURN_IN_PART = ("stablelm", "gpt_neox", "phi3", "glm", "glm4", "glm4_moe", "solar_open", "minimax_m2", *LINEAR_IN_PART)
 ALWAYS_NORMALISED = ("mixtral", "minimax_m2", "granitemoe", "granitemoeshared", "granitemoehybrid", "hunyuan_v1_moe", "afmoe")
 EXPERTS_EVERYWHERE = ("qwen3_5_moe_text", "solar_open")  # no MLP is so wide as intermediate_size
 
@@ -68,12 +68,16 @@ def windows_of(config, layers):
         return [config.sliding_window or 0] * config.num_hidden_layers
     if config.model_type in ("exaone4", "exaone_moe"):
         return [(config.sliding_window or 0) if layer.self_attn.is_sliding else 0 for layer in layers]
+    if config.model_type == "starcoder2":
+        return [config.sliding_window or 0] * config.num_hidden_layers
     return [getattr(getattr(layer, "self_attn", None), "sliding_window", None) or 0 for layer in layers]
 
 
 def without_rope_of(config, layers):
     if config.model_type == "afmoe":
         return [not layer.self_attn.is_local_attention for layer in layers]
+    if config.model_type == "cohere2":
+        return [layer.self_attn.sliding_window is None for layer in layers]
     if config.model_type == "granitemoehybrid":
         return [config.position_embedding_type != "rope"] * len(layers)
     if config.model_type in ("exaone4", "exaone_moe"):
@@ -101,6 +105,8 @@ def convolution_of(config):
 def heads_of(config, layers):
     """Of the layers that most of the configuration speaks of heads of keys and values and their size; and of Gemma 4's layers
     that see all the same, and whether keys are values, else None."""
+    if config.model_type == "gpt_neox":
+        return config.num_attention_heads, layers[0].attention.head_size, None
     if config.model_type != "gemma4_text":
         attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
         return config.num_key_value_heads, getattr(attention, "qk_head_dim", None) or attention.head_dim, None
@@ -174,7 +180,8 @@ def expected(folder):
     config = AutoConfig.from_pretrained(folder)
     with torch.device("meta"):
         model = auto_class(config).from_config(config)
-    text_model = getattr(model.model, "language_model", model.model)
+    whole = model.gpt_neox if config.model_type == "gpt_neox" else model.model
+    text_model = getattr(whole, "language_model", whole)
     outer, config = config, getattr(config, "text_config", config)
     with open(f"{folder}/config.json") as file:
         written = json.load(file)
@@ -183,18 +190,22 @@ def expected(folder):
     act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
     rope, window_rope = ropes_of(config)
     layers = text_model.layers
-    attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
+    attention = next((getattr(layer, name) for layer in layers for name in ("self_attn", "attention") if hasattr(layer, name)), None)
     kv_heads, head_dim, global_heads = heads_of(config, layers)
-    embedding_scale = getattr(text_model.embed_tokens, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
+    embedding = getattr(text_model, "embed_tokens", None) or text_model.embed_in
+    embedding_scale = getattr(embedding, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     if config.model_type == "afmoe" and config.mup_enabled:
         embedding_scale = config.hidden_size**0.5
     logits_scaling = float(getattr(config, "logits_scaling", 1.0))
+    if hasattr(config, "logit_scale"):
+        logits_scaling = 1.0 / config.logit_scale
+    eps = next((getattr(config, key) for key in ("rms_norm_eps", "norm_eps", "layer_norm_eps", "norm_epsilon") if hasattr(config, key)), 1e-5)
     return {
         "model_type": config.model_type, "hidden_size": config.hidden_size,
         "intermediate_size": intermediate_of(config, layers), "num_layers": config.num_hidden_layers,
         "num_heads": config.num_attention_heads, "num_kv_heads": kv_heads,
         "head_dim": head_dim, "global_heads": global_heads, "vocab_size": config.vocab_size,
-        "max_positions": config.max_position_embeddings, "rms_norm_eps": getattr(config, "rms_norm_eps", None) or config.norm_eps,
+        "max_positions": config.max_position_embeddings, "rms_norm_eps": eps,
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
         "without_rope": without_rope_of(config, layers),
         "attention_scale": in_fp32(attention.scaling), "embedding_scale": in_fp32(embedding_scale),

@@ -1,5 +1,6 @@
 """Cases of make_config_goldens.py: families with rows of their own beside the Llamas, GLMs, Granites and mixtures there."""
 
+from layer_norm_configs import layer_norm_cases
 from transformers import AfmoeConfig, Dots1Config, ExaoneMoeConfig, GlmConfig, GraniteMoeHybridConfig, GraniteMoeSharedConfig
 from transformers import HeliumConfig, HunYuanMoEV1Config, HyperCLOVAXConfig, InternLM3Config, IQuestCoderConfig, MellumConfig
 from transformers import MiniMaxM2Config, SolarOpenConfig, YoutuConfig
@@ -179,4 +180,5 @@ def mixture_cases(saved, written):
 
 
 def more_cases(saved, written):
-    return {**dense_cases(saved, written), **granite_cases(saved, written), **mixture_cases(saved, written)}
+    return {**dense_cases(saved, written), **granite_cases(saved, written), **mixture_cases(saved, written),
+            **layer_norm_cases(saved, written)}

@@ -73,6 +73,11 @@ def kinds_of(names):
         return {kind: [functools.reduce(lambda text, pair: text.replace(*pair), words.items(), key) for key in keys]
                 for kind, keys in KINDS.items()}
 
+    if has(".query_key_value."):
+        return renamed({"q_proj,v_proj": "query_key_value", "q_proj": "query_key_value", "mlp.up_proj": "mlp.dense_h_to_4h",
+                        "down_proj": "dense_4h_to_h", "lm_head,embed_tokens": "lm_head"})
+    if has(".c_fc."):
+        return renamed({"mlp.up_proj": "mlp.c_fc", "down_proj": "c_proj"})
     if has(".conv.in_proj."):
         return OF_CONVOLUTIONS
     if has(".kv_b_proj."):

@@ -29,7 +29,13 @@ from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 from transformers import SeedOssConfig, SeedOssForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, SmolLM3Config, SmolLM3ForCausalLM
 
-from more_families import BUILT_AS_OTHERS, more_cases  # noqa: F401
+import layer_norm_families
+import more_families
+from layer_norm_families import UNGATED_LAYERS, layer_norm_cases
+from more_families import more_cases
+
+# Their arithmetic is that of others: compared (compare.py), but without goldens.
+BUILT_AS_OTHERS = more_families.BUILT_AS_OTHERS + layer_norm_families.BUILT_AS_OTHERS
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
@@ -386,6 +392,7 @@ CASES = {
 
 
 CASES.update(more_cases(_case))
+CASES.update(layer_norm_cases(_case))
 
 
 def settle_files(folder):
@@ -451,7 +458,7 @@ def randomize(model, seed):
                 parameter.copy_((1.0 if one else 0.0) + 0.25 * noise)
                 if model_type.startswith("gemma4") and name.endswith(("q_norm.weight", "k_norm.weight")):
                     parameter.mul_(parameter.shape[0]**-0.25)  # no other scale keeps its scores from being one-hot
-            elif "embed_tokens" in name or "lm_head" in name:
+            elif any(word in name for word in ("embed_tokens", "embed_in", "lm_head")):
                 # Where the model multiplies what it looks up, that would drown what its layers add.
                 parameter.copy_((0.5 if scales_embedding else 1.3) * hidden**-0.5 * noise)
             else:
@@ -501,6 +508,10 @@ def targets_of(model):
         return [*LINEAR_LAYERS, "shared_expert_gate"]
     if model.config.model_type.startswith("lfm2"):
         return CONVOLUTION_LAYERS
+    if model.config.model_type == "gpt_neox":
+        return ["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]
+    if model.config.model_type in UNGATED_LAYERS:
+        return [*LINEAR_LAYERS[:3], *UNGATED_LAYERS[model.config.model_type]]
     if model.config.model_type == "arcee":
         return [name for name in LINEAR_LAYERS if name != "gate_proj"]
     return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS

@@ -6,7 +6,6 @@ from transformers import HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HyperCLOVA
 from transformers import InternLM3Config, IQuestCoderConfig, LlamaForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM
 from transformers import SolarOpenConfig, SolarOpenForCausalLM, YoutuConfig, YoutuForCausalLM
 
-# Their arithmetic is that of others: compared (compare.py), but without goldens.
 BUILT_AS_OTHERS = ("internlm3", "iquestcoder", "helium", "glm", "solar_open")
 
 

@@ -309,6 +309,17 @@ INSTANTIATE_TEST_SUITE_P(
                   {{"attention_k_eq_v", true}, {"num_key_value_heads", 1}, {"num_global_key_value_heads", 3}},
                   {"num_attention_heads", "num_global_key_value_heads (3)"}},
         BadConfig{"clipped", "olmoe", {{"clip_qkv", 8.0}}, {"clip_qkv", "capped"}},
+        BadConfig{"cohere_head_norms", "cohere", {{"use_qk_norm", true}}, {"use_qk_norm", "expected false"}},
+        BadConfig{"cohere_no_logits", "cohere", {{"logit_scale", 0.0}}, {"logit_scale", "found 0"}},
+        BadConfig{"cohere2_no_window", "cohere2", {{"sliding_window", nullptr}}, {"sliding_window", "found null"}},
+        BadConfig{"code_drops", "starcoder2", {{"embedding_dropout", 0.1}}, {"embedding_dropout", "expected 0.0"}},
+        BadConfig{"code_drops_more", "starcoder2", {{"residual_dropout", 0.1}}, {"residual_dropout", "expected 0.0"}},
+        BadConfig{"code_squares", "starcoder2", {{"hidden_act", "relu2"}}, {"hidden_act", "relu2", "gelu"}},
+        BadConfig{"stable_drops", "stablelm", {{"hidden_dropout", 0.1}}, {"hidden_dropout", "expected 0.0"}},
+        BadConfig{"stable_head_norms", "stablelm", {{"qk_layernorm", true}}, {"qk_layernorm", "expected false"}},
+        BadConfig{"neox_drops", "gpt_neox", {{"hidden_dropout", 0.1}}, {"hidden_dropout", "expected 0.0"}},
+        BadConfig{"neox_odd", "gpt_neox", {{"rotary_pct", 0.2}}, {"rotary_pct", "an even number"}},
+        BadConfig{"olmo_clipped", "olmo", {{"clip_qkv", 8.0}}, {"clip_qkv", "capped"}},
         BadConfig{"no_logits", "granite", {{"logits_scaling", 0.0}}, {"logits_scaling", "found 0"}}),
     [](const auto& test_info) { return test_info.param.name; });
 
