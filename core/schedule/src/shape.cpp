@@ -380,7 +380,7 @@ std::vector<offload::GradientSpec> gradient_specs(const model::Architecture& mod
     spec.row_width = static_cast<std::uint64_t>(model.parameters()[spec.parameter].shape.back());
     // As torch.nn.Embedding(padding_idx) in transformers' models: the lookup gives this row no gradient (a tied head
     // may).
-    spec.padding_row = model.config().pad_token_id.value_or(-1);
+    if (!model.config().trains_padding) spec.padding_row = model.config().pad_token_id.value_or(-1);
   }
   return specs;
 }

@@ -75,5 +75,19 @@ TEST(DescribeModel, ParametersOfManyLayers_AreListedOnce) {
   EXPECT_TRUE(specs.front().sparse && specs.front().dense);
 }
 
+TEST(GradientSpecs, PaddingRow_HasNoGradient_UnlessTheModelTrainsIt) {
+  for (const bool trains : {false, true}) {
+    model::ModelConfig config = tiny::small_config();
+    config.pad_token_id = 3;
+    config.trains_padding = trains;
+    const auto model = model::Architecture::make(config, tiny::full(DType::kFloat32));
+    ASSERT_TRUE(model.ok()) << model.status();
+    for (const offload::GradientSpec& spec : gradient_specs(*model)) {
+      if (!spec.sparse) continue;
+      EXPECT_EQ(spec.padding_row, trains ? -1 : 3);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rondo::schedule

@@ -526,6 +526,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   if (traits->refuses_scans) refuse_scans(fields, config);
   const bool older_key = traits->short_convolution && fields.has("tie_embedding");
   config.tie_word_embeddings = fields.flag(older_key ? "tie_embedding" : "tie_word_embeddings", traits->ties);
+  config.trains_padding = traits->trains_padding;
   parse_biases(fields, *traits, config);
   config.attention_sinks = traits->attention_sinks;
   config.fused_linears = traits->fused;

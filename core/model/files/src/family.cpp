@@ -481,6 +481,7 @@ constexpr std::array kDense = std::to_array<FamilyTraits>({
      .residual_dropout_key = "hidden_dropout",
      .bos = 0,
      .eos = 2,
+     .trains_padding = true,
      .fills_width = true,
      .reads_attention_bias = true,
      .attention_bias = true,

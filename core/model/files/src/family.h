@@ -129,6 +129,7 @@ struct FamilyTraits {
   std::optional<std::int32_t> pad = std::nullopt;
   std::span<const std::int32_t> stops = {};  // eos_token_id when it is absent or null, where they are several
   bool ties = false;                         // when tie_word_embeddings is absent
+  bool trains_padding = false;               // ModelConfig::trains_padding
   bool divides_heads = false;                // hidden_size must be a multiple of the heads, whatever head_dim is
   bool fills_width = false;                  // the heads together are as wide as hidden_size
   bool qkv_bias_always = false;              // Qwen2's q, k and v have biases whatever the file says

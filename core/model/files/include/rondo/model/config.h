@@ -225,6 +225,7 @@ struct ModelConfig {
   std::optional<RopeConfig> window_rope;  // of layers with a sliding window, where it differs: Gemma 3, OLMo 3
   std::vector<bool> without_rope;         // [num_layers] no rotary embedding there; empty: everywhere has it. SmolLM3
   bool tie_word_embeddings = false;
+  bool trains_padding = false;         // GPT-NeoX: the embedding's row of pad_token_id has a gradient too
   bool attention_bias = false;         // on q, k and v
   bool attention_output_bias = false;  // on o
   bool mlp_bias = false;
