@@ -90,8 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadConfig{"family",
                   "llama",
-                  {{"model_type", "gpt_neox"}},
-                  {"model_type", "gpt_neox", "llama, arcee, mistral, ministral3, qwen2, qwen3"}},
+                  {{"model_type", "gpt_bigcode"}},
+                  {"model_type", "gpt_bigcode", "llama, arcee, mistral, ministral3, qwen2, qwen3"}},
         BadConfig{"family_type", "llama", {{"model_type", 3}}, {"model_type", "a string", "3"}},
         BadConfig{"mixture", "qwen3", {{"num_experts", 8}}, {"num_experts", "mixture of experts"}},
         BadConfig{"quantized", "llama", {{"quantization_config", {{"bits", 4}}}}, {"quantization_config"}},

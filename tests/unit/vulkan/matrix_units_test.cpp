@@ -213,7 +213,8 @@ TEST(MatrixUnitsLowering, ProductsOfTheirTypes_GoThere) {
   units.subgroup_size = 32;
   EXPECT_EQ(lowered(DType::kFloat32, 100, 100, units).shader, Shader::kMatMul);
   EXPECT_EQ(lowered(DType::kBfloat16, 100, 100, units).shader, Shader::kMatMul);
-  EXPECT_EQ(lowered(DType::kFloat16, 8, 100, units).shader, Shader::kMatMul);
+  EXPECT_EQ(lowered(DType::kFloat16, 8, 100, units).shader, Shader::kMatMulFew);
+  EXPECT_EQ(lowered(DType::kFloat16, 9, 100, units).shader, Shader::kMatMul);
   const Dispatch wide = lowered(DType::kFloat16, 100, 100, units);
   EXPECT_EQ(wide.shader, Shader::kMatMulCooperative);
   EXPECT_EQ(wide.groups, (std::array<std::uint32_t, 3>{2, 2, 1}));  // of 64 columns and rows
