@@ -7,6 +7,7 @@
 #include "rondo/model/expert_factors.h"
 #include "rondo/model/fused_linears.h"
 #include "rondo/model/paired_rows.h"
+#include "rondo/model/parameters.h"
 #include "rondo/model/stacked_experts.h"
 
 namespace rondo::model {
@@ -15,7 +16,7 @@ namespace {
 
 /// Of a tied model some files have the head alone: then it is the embedding.
 void find_embedding(const ModelConfig& config, TensorFiles& files) {
-  const std::string name = name_prefix(config) + "embed_tokens.weight";
+  const std::string name = embedding_path(config) + ".weight";
   const TensorView* head = files.find("lm_head.weight");
   if (!config.tie_word_embeddings || head == nullptr || files.find(name) != nullptr) return;
   TensorView embedding = *head;
