@@ -43,26 +43,11 @@ void main() {
       const vec4 stats = texelFetch(panel, int(push.sizes[6] + row));
       vec4 query[kFours];
       vec4 d_o[kFours];
-      float score = 0.0;
-      float dp = 0.0;
-      for (uint slice = 0; slice < kSlices; ++slice) {
-        if (kSlices > 1) {
-          fetch_row(push.sizes[7], fetched, slice, key_row);
-          fetch_row(push.sizes[8], fetched, slice, value_row);
-        }
-        fetch_row(push.sizes[4], row, slice, query);
-        score += product(query, key_row);
-        fetch_row(push.sizes[5], row, slice, d_o);
-        dp += product(d_o, value_row);
-      }
-      if (kSlices > 1) {
-        fetch_row(push.sizes[4], row, own_slice(), query);
-        fetch_row(push.sizes[5], row, own_slice(), d_o);
-      }
+      const vec2 products = products_with(row, fetched, key_row, value_row, query, d_o);
       const bool seen = key >= int(stats.z) && key <= token && key < real;
-      const vec2 of_score = score_of(score * push.factors[0]);
+      const vec2 of_score = score_of(products.x * push.factors[0]);
       const float p = seen ? exact_exp(of_score.x - stats.x) : 0.0;
-      float slope = seen ? p * (dp - stats.y) * push.factors[0] : 0.0;
+      float slope = seen ? p * (products.y - stats.y) * push.factors[0] : 0.0;
       if (kCapped) slope *= of_score.y;
       [[unroll]] for (uint four = 0; four < kFours; ++four) {
         key_sums[four] += slope * query[four];

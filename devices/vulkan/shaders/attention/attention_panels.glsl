@@ -56,3 +56,25 @@ float product(vec4 a[kFours], vec4 b[kFours]) {
   }
   return sum;
 }
+
+/// What the gradients go along: products of two own rows, which heads of one slice hold, with two rows of the panel,
+/// whose own slice is left in `first` and `second`.
+vec2 products_with(uint row, uint own, inout vec4 own_first[kFours], inout vec4 own_second[kFours],
+                   out vec4 first[kFours], out vec4 second[kFours]) {
+  vec2 sums = vec2(0.0);
+  for (uint slice = 0; slice < kSlices; ++slice) {
+    if (kSlices > 1) {
+      fetch_row(push.sizes[7], own, slice, own_first);
+      fetch_row(push.sizes[8], own, slice, own_second);
+    }
+    fetch_row(push.sizes[4], row, slice, first);
+    sums.x += product(own_first, first);
+    fetch_row(push.sizes[5], row, slice, second);
+    sums.y += product(own_second, second);
+  }
+  if (kSlices > 1) {
+    fetch_row(push.sizes[4], row, own_slice(), first);
+    fetch_row(push.sizes[5], row, own_slice(), second);
+  }
+  return sums;
+}

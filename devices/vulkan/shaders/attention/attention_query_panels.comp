@@ -32,26 +32,14 @@ void main() {
   vec4 sums[kFours];
   [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] = vec4(0.0);
   for (int key = from; key <= last_token; ++key) {
-    const uint key_row = uint(key) * key_heads + key_head;
-    vec4 channels[kFours];
-    float dp = 0.0;
-    float score = 0.0;
-    for (uint slice = 0; slice < kSlices; ++slice) {
-      if (kSlices > 1) {
-        fetch_row(push.sizes[8], own, slice, d_o);
-        fetch_row(push.sizes[7], own, slice, query);
-      }
-      fetch_row(push.sizes[5], key_row, slice, channels);
-      dp += product(d_o, channels);
-      fetch_row(push.sizes[4], key_row, slice, channels);
-      score += product(query, channels);
-    }
-    if (kSlices > 1) fetch_row(push.sizes[4], key_row, own_slice(), channels);
+    vec4 key_row[kFours];
+    vec4 value_row[kFours];
+    const vec2 products = products_with(uint(key) * key_heads + key_head, own, query, d_o, key_row, value_row);
     const bool seen = key >= seen_from && key <= token && token < real;
-    const vec2 of_score = score_of(score * push.factors[0]);
-    float slope = seen ? exact_exp(of_score.x - stats.x) * (dp - stats.y) * push.factors[0] : 0.0;
+    const vec2 of_score = score_of(products.x * push.factors[0]);
+    float slope = seen ? exact_exp(of_score.x - stats.x) * (products.y - stats.y) * push.factors[0] : 0.0;
     if (kCapped) slope *= of_score.y;
-    [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += slope * channels[four];
+    [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += slope * key_row[four];
   }
   if (token < int(push.sizes[0])) store_row(address(3), row, sums, 1.0);
 }

@@ -8,8 +8,6 @@ layout(local_size_x = kThreads) in;
 #include "norm_weights.glsl"
 layout(constant_id = 6) const bool kBias = false;
 
-vec2 load_bias(uint64_t bias, uint step, uint i) { return kBias ? load_some(bias, kWeightType, step, i) : vec2(0.0); }
-
 #ifdef RONDO_ONE_SUBGROUP
 layout(constant_id = 7) const uint kHeld = 0;  // pairs of a row that an invocation holds: the width is 16 times that
 const uint kRowsHeld = 16;                     // of a workgroup then
@@ -40,7 +38,7 @@ void normalize_held(uint64_t x, uint64_t w, uint64_t y, uint64_t bias) {
     [[unroll]] for (uint i = 0; i < kHeld; ++i) {
       const uint column = begin + i * kThreads * 2;
       vec2 normal = values[i] * factor * weights[i];
-      if (kBias) normal += load_bias(bias, 2, column);
+      if (kBias) normal += load_some(bias, kWeightType, 2, column);
       store_some(y, kType, 2, row * width + column, normal);
     }
   }
@@ -79,7 +77,7 @@ void main() {
     vec2 values[kRows];
     [[unroll]] for (uint r = 0; r < kRows; ++r) {
       values[r] = centred(load_some(x, kType, kStep, begins[r] + d), means[r], kStep) * factors[r] * weight;
-      if (kBias) values[r] += load_bias(bias, kStep, d);
+      if (kBias) values[r] += load_some(bias, kWeightType, kStep, d);
     }
     [[unroll]] for (uint r = 0; r < kRows; ++r) store_some(y, kType, kStep, begins[r] + d, values[r]);
   }
