@@ -164,13 +164,15 @@ void parse_query_growth(Fields& rope, RopeConfig& out) {
 /// What the settings say wins over what stands outside.
 void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits, const ModelConfig& config,
                         RopeConfig& out) {
-  const char* key = nullptr;
+  const auto key_in = [&](const Fields& holder) {
+    return std::string(&holder == &fields ? traits.turned_key : "partial_rotary_factor");
+  };
   out.turned_share = traits.turned_share.value_or(1.0);
   if (traits.reads_rotary_dim && fields.has("rotary_dim")) {
     out.turned_share = fields.integer("rotary_dim", 1, config.head_dim) / static_cast<double>(config.head_dim);
   }
   for (Fields* holder : {&fields, &rope}) {
-    key = holder == &fields ? traits.turned_key.data() : "partial_rotary_factor";
+    const std::string key = key_in(*holder);
     if (!holder->has(key)) continue;
     out.turned_share = holder->number(key, {0.0, 1.0});
     if (!holder->status().ok()) return;
@@ -182,10 +184,10 @@ void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits
   // Also of the share that holds where the file says nothing.
   const std::uint32_t turned = turned_channels(config, out);
   if (turned != 0 && turned % 2 == 0) return;
-  Fields& holder = rope.has(key) ? rope : fields;
-  if (&holder == &fields) key = traits.turned_key.data();
-  holder.refuse(key, fmt::format("{:g} of head_dim ({}): expected an even number of channels to turn, found {}",
-                                 out.turned_share, config.head_dim, turned));
+  Fields& holder = rope.has(key_in(rope)) ? rope : fields;
+  holder.refuse(key_in(holder),
+                fmt::format("{:g} of head_dim ({}): expected an even number of channels to turn, found {}",
+                            out.turned_share, config.head_dim, turned));
 }
 
 /// One set. `theta`: what holds where the set has none.

@@ -497,6 +497,7 @@ constexpr std::array kDense = std::to_array<FamilyTraits>({
      .up_name = "dense_h_to_4h",
      .down_name = "dense_4h_to_h",
      .head_in_files = "embed_out",
+     .stores_masks = true,
      .layer_norm = true,
      .norm_bias = true,
      .parallel = true,

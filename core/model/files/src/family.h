@@ -166,6 +166,7 @@ struct FamilyTraits {
   const char* up_name = "up_proj";
   const char* down_name = "down_proj";
   const char* head_in_files = "lm_head";
+  bool stores_masks = false;  // older files have the masks of attention as tensors, which are passed over
   Windows windows = Windows::kNone;
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
   std::uint32_t window_pattern = 0;               // of kPattern, kTurned and kUnturned: each so-many-th layer sees all

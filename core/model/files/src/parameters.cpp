@@ -527,10 +527,10 @@ bool has_own_head(const ModelConfig& config, const TensorFiles& files) {
 
 absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {
   return check_tensors(model_parameters(config), files, [&](const std::string& name) {
-    const bool mask = config.family == Family::kGptNeoX &&
-                      (name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias"));
-    const bool head =
-        name == "lm_head.weight" || name == traits_of(config.family).head_in_files + std::string(".weight");
+    const FamilyTraits& traits = traits_of(config.family);
+    const bool mask =
+        traits.stores_masks && (name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias"));
+    const bool head = name == "lm_head.weight" || name == traits.head_in_files + std::string(".weight");
     return mask || name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && head) ||
            is_passed_over(config, name);
   });
