@@ -125,14 +125,14 @@ HWY_EXPORT(noise_any);
 
 void dropout(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, void* y, std::int64_t tokens,
              std::int64_t width, std::uint32_t layer, const DropoutAttributes& attributes) {
-  const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | attributes.site;
+  const std::uint64_t place = place_key(layer, attributes.site);
   HWY_DYNAMIC_DISPATCH(dropout_any)
   (pool, storage, x, keys, y, tokens, width, place, attributes.probability, attributes.rest);
 }
 
 void noise(ThreadPool& pool, Storage storage, const void* x, const std::uint64_t* keys, const std::int32_t* bounds,
            void* y, std::int64_t tokens, std::int64_t width, std::uint32_t layer, const NoiseAttributes& attributes) {
-  const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | attributes.site;
+  const std::uint64_t place = place_key(layer, attributes.site);
   HWY_DYNAMIC_DISPATCH(noise_any)(pool, storage, x, keys, bounds, y, tokens, width, place, attributes.amount);
 }
 

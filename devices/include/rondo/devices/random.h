@@ -15,18 +15,21 @@ constexpr std::uint64_t combine_keys(std::uint64_t a, std::uint64_t b) { return 
 /// Uniform in [0, 1) with 24 bits.
 constexpr float uniform_float(std::uint64_t key) { return static_cast<float>(mix64(key) >> 40U) * 0x1.0p-24F; }
 
+/// One key out of a layer and a site within it.
+constexpr std::uint64_t place_key(std::uint32_t layer, std::uint32_t site) {
+  return (static_cast<std::uint64_t>(layer) << 32U) | site;
+}
+
 /// The dropout decision of OpKind::kDropout: keep channel `channel` of a token with key `key`.
 constexpr bool dropout_keeps(std::uint64_t key, std::uint32_t layer, std::uint32_t site, std::uint64_t channel,
                              float probability) {
-  const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | site;
-  return uniform_float(combine_keys(combine_keys(key, place), channel)) >= probability;
+  return uniform_float(combine_keys(combine_keys(key, place_key(layer, site)), channel)) >= probability;
 }
 
 /// Uniform in [-1, 1), of OpKind::kNoise: for channel `channel` of a token with key `key`. 24 bits, none of them
 /// rounded.
 constexpr float signed_uniform(std::uint64_t key, std::uint32_t layer, std::uint32_t site, std::uint64_t channel) {
-  const std::uint64_t place = (static_cast<std::uint64_t>(layer) << 32U) | site;
-  return uniform_float(combine_keys(combine_keys(key, place), channel)) * 2.0F - 1.0F;
+  return uniform_float(combine_keys(combine_keys(key, place_key(layer, site)), channel)) * 2.0F - 1.0F;
 }
 
 /// 1 / sqrt(n), n from 1 to 2^60, to 2^-23 of it and by whole numbers alone: the bits are the same on every device,
