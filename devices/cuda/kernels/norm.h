@@ -54,31 +54,25 @@ RONDO_KERNEL void add_bias(Numbers<kCount>& some, const NormParams& p, std::int6
   if (p.bias != nullptr) add_vector(some, load_any_vector<kCount>(p.bias, p.weight_storage, d));
 }
 
-/// Takes its mean off a row that threads hold, and says what it was.
-template <int kHeld, typename Block>
-RONDO_KERNEL float centre_held(Block& block, const NormParams& p, typename Block::template Own<HeldRow<kHeld>>& row) {
+/// The sum of term(x) over a row that threads hold.
+template <int kHeld, typename Block, typename Term>
+RONDO_KERNEL float sum_of_held(Block& block, const NormParams& p, typename Block::template Own<HeldRow<kHeld>>& row,
+                               Term term) {
   typename Block::template Own<float> sums;
   block.local([&](int thread) {
     float sum = 0;
     for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
       RONDO_UNROLL
-      for (int i = 0; i < kVector; ++i) sum += row[thread][k][i];
+      for (int i = 0; i < kVector; ++i) sum += term(row[thread][k][i]);
     });
     sums[thread] = sum;
   });
-  const float mean = block.sum(sums) / static_cast<float>(p.width);
-  block.local([&](int thread) {
-    for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
-      RONDO_UNROLL
-      for (int i = 0; i < kVector; ++i) row[thread][k][i] -= mean;
-    });
-  });
-  return mean;
+  return block.sum(sums);
 }
 
-/// Of a row in memory.
-template <typename T, typename Block>
-RONDO_KERNEL float mean_of_row(Block& block, const NormParams& p, const T* x) {
+/// Over a row in memory.
+template <typename T, typename Block, typename Term>
+RONDO_KERNEL float sum_of_row(Block& block, const NormParams& p, const T* x, Term term) {
   typename Block::template Own<float> sums;
   block.local([&](int thread) {
     float sum = 0;
@@ -86,11 +80,30 @@ RONDO_KERNEL float mean_of_row(Block& block, const NormParams& p, const T* x) {
       constexpr int kCount = decltype(vector)::kNumbers;
       auto some = load_vector<kCount>(x + d);
       RONDO_UNROLL
-      for (int i = 0; i < kCount; ++i) sum += some[i];
+      for (int i = 0; i < kCount; ++i) sum += term(some[i]);
     });
     sums[thread] = sum;
   });
-  return block.sum(sums) / static_cast<float>(p.width);
+  return block.sum(sums);
+}
+
+template <typename T, typename Block>
+RONDO_KERNEL float mean_of_row(Block& block, const NormParams& p, const T* x) {
+  return sum_of_row(block, p, x, [](float number) { return number; }) / static_cast<float>(p.width);
+}
+
+/// Takes its mean off a row that threads hold, and says what it was.
+template <int kHeld, typename Block>
+RONDO_KERNEL float centre_held(Block& block, const NormParams& p, typename Block::template Own<HeldRow<kHeld>>& row) {
+  const float mean =
+      sum_of_held<kHeld>(block, p, row, [](float number) { return number; }) / static_cast<float>(p.width);
+  block.local([&](int thread) {
+    for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
+      RONDO_UNROLL
+      for (int i = 0; i < kVector; ++i) row[thread][k][i] -= mean;
+    });
+  });
+  return mean;
 }
 
 /// kCentred: as LayerNorm, of which alone there may be a bias. Else nothing of that is compiled, for registers are few.
@@ -107,7 +120,6 @@ struct NormOf {
     T* const y = static_cast<T*>(p.y) + block.x() * p.width;
     typename Block::template Own<HeldRow<kHeld>> row;
     typename Block::template Own<HeldRow<kHeld>> weights;
-    typename Block::template Own<float> squares;
     block.local([&](int thread) {
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t d) {
         row[thread][k] = load_vector<kVector>(x + d);
@@ -115,15 +127,8 @@ struct NormOf {
       });
     });
     if constexpr (kCentred) centre_held<kHeld>(block, p, row);
-    block.local([&](int thread) {
-      float sum = 0;
-      for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t) {
-        RONDO_UNROLL
-        for (int i = 0; i < kVector; ++i) sum += row[thread][k][i] * row[thread][k][i];
-      });
-      squares[thread] = sum;
-    });
-    const float scale = 1.0F / sqrtf(block.sum(squares) / static_cast<float>(p.width) + p.epsilon);
+    const float squares = sum_of_held<kHeld>(block, p, row, [](float number) { return number * number; });
+    const float scale = 1.0F / sqrtf(squares / static_cast<float>(p.width) + p.epsilon);
     block.local([&](int thread) {
       for_held<kHeld>(p.width, thread, block.threads(), [&](int k, std::int64_t d) {
         Numbers<kVector> some;
@@ -141,18 +146,8 @@ struct NormOf {
     T* const y = static_cast<T*>(p.y) + block.x() * p.width;
     float mean = 0;
     if constexpr (kCentred) mean = mean_of_row(block, p, x);
-    typename Block::template Own<float> squares;
-    block.local([&](int thread) {
-      float sum = 0;
-      for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
-        constexpr int kCount = decltype(vector)::kNumbers;
-        auto some = load_vector<kCount>(x + d);
-        RONDO_UNROLL
-        for (int i = 0; i < kCount; ++i) sum += (some[i] - mean) * (some[i] - mean);
-      });
-      squares[thread] = sum;
-    });
-    const float scale = 1.0F / sqrtf(block.sum(squares) / static_cast<float>(p.width) + p.epsilon);
+    const float squares = sum_of_row(block, p, x, [mean](float number) { return (number - mean) * (number - mean); });
+    const float scale = 1.0F / sqrtf(squares / static_cast<float>(p.width) + p.epsilon);
     block.local([&](int thread) {
       for_row(p.width, thread, block.threads(), [&](auto vector, std::int64_t d) {
         constexpr int kCount = decltype(vector)::kNumbers;

@@ -100,14 +100,6 @@ RONDO_KERNEL std::uint16_t rounded_stochastically(float x, std::uint32_t random)
 
 /// One product fused with one sum, as processors that update on the host do it.
 RONDO_KERNEL float fused(float a, float b, float c) { return fmaf(a, b, c); }
-/// Never fused.
-RONDO_KERNEL float times(float a, float b) {
-#ifdef __CUDACC__
-  return __fmul_rn(a, b);
-#else
-  return a * b;
-#endif
-}
 
 struct UpdateFactors {
   float gradient_factor, kept, rest1, beta2, rest2, epsilon, step_size, inverse_correction2;
@@ -125,11 +117,11 @@ struct UpdateVector {
     auto master = load_vector<kVector>(p.master + first);
     RONDO_UNROLL
     for (int i = 0; i < kVector; ++i) {
-      const float g = times(gradient[i], f.gradient_factor);
+      const float g = rounded_product(gradient[i], f.gradient_factor);
       m[i] = fused(g - m[i], f.rest1, m[i]);
-      v[i] = fused(times(g, g), f.rest2, times(v[i], f.beta2));
+      v[i] = fused(rounded_product(g, g), f.rest2, rounded_product(v[i], f.beta2));
       const float denominator = fused(sqrtf(v[i]), f.inverse_correction2, f.epsilon);
-      master[i] = fused(-f.step_size, m[i] / denominator, times(master[i], f.kept));
+      master[i] = fused(-f.step_size, m[i] / denominator, rounded_product(master[i], f.kept));
     }
     store_vector<kVector>(p.master + first, master);
     if constexpr (sizeof(T) == 2) {
@@ -225,7 +217,7 @@ struct AdamW8 {
     const Codes packed = *reinterpret_cast<const Codes*>(from);
     Numbers<kVector> x;
     RONDO_UNROLL
-    for (int i = 0; i < kVector; ++i) x[i] = times(values[packed.codes[i]], scale);
+    for (int i = 0; i < kVector; ++i) x[i] = rounded_product(values[packed.codes[i]], scale);
     return x;
   }
   RONDO_KERNEL static float largest(Numbers<kVector>& x) {
