@@ -148,6 +148,12 @@ struct Updated {
   hn::Vec<D> master, first, second, gradient;
 };
 
+/// a b + c, each rounded by itself: nothing here is fused, so that every processor and card has the same bits.
+template <class V>
+V MultiplyThenAdd(V a, V b, V c) {
+  return hn::Add(hn::Mul(a, b), c);
+}
+
 /// The arithmetic and its order are PyTorch's.
 struct AdamWRule {
   static constexpr int kMoments = 2;
@@ -155,11 +161,12 @@ struct AdamWRule {
   template <class D>
   void operator()(D d, Updated<D>& x) const {
     const auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
-    x.first = hn::MulAdd(hn::Sub(g, x.first), hn::Set(d, f.rest1), x.first);
-    x.second = hn::MulAdd(hn::Mul(g, g), hn::Set(d, f.rest2), hn::Mul(x.second, hn::Set(d, f.beta2)));
-    const auto denominator = hn::MulAdd(hn::Sqrt(x.second), hn::Set(d, f.inverse_correction2), hn::Set(d, f.epsilon));
-    x.master = hn::Mul(x.master, hn::Set(d, f.kept));
-    x.master = hn::NegMulAdd(hn::Set(d, f.step_size), hn::Div(x.first, denominator), x.master);
+    x.first = MultiplyThenAdd(hn::Sub(g, x.first), hn::Set(d, f.rest1), x.first);
+    x.second = MultiplyThenAdd(hn::Mul(g, g), hn::Set(d, f.rest2), hn::Mul(x.second, hn::Set(d, f.beta2)));
+    const auto denominator =
+        MultiplyThenAdd(hn::Sqrt(x.second), hn::Set(d, f.inverse_correction2), hn::Set(d, f.epsilon));
+    const auto kept = hn::Mul(x.master, hn::Set(d, f.kept));
+    x.master = hn::Sub(kept, hn::Mul(hn::Set(d, f.step_size), hn::Div(x.first, denominator)));
   }
 };
 
@@ -171,9 +178,9 @@ struct SgdRule {
   template <class D>
   void operator()(D d, Updated<D>& x) const {
     auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
-    g = hn::MulAdd(x.master, hn::Set(d, f.decay), g);
-    if (kHeld > 0) g = x.first = hn::MulAdd(x.first, hn::Set(d, f.momentum), g);
-    x.master = hn::NegMulAdd(hn::Set(d, f.learning_rate), g, x.master);
+    g = MultiplyThenAdd(x.master, hn::Set(d, f.decay), g);
+    if (kHeld > 0) g = x.first = MultiplyThenAdd(x.first, hn::Set(d, f.momentum), g);
+    x.master = hn::Sub(x.master, hn::Mul(hn::Set(d, f.learning_rate), g));
   }
 };
 
@@ -183,11 +190,12 @@ struct LionRule {
   template <class D>
   void operator()(D d, Updated<D>& x) const {
     const auto g = hn::Mul(x.gradient, hn::Set(d, f.gradient_factor));
-    const auto mixed = hn::MulAdd(g, hn::Set(d, f.rest1), hn::Mul(x.first, hn::Set(d, f.beta1)));
+    const auto mixed = MultiplyThenAdd(g, hn::Set(d, f.rest1), hn::Mul(x.first, hn::Set(d, f.beta1)));
     // The rate with the sign of what is mixed; nothing where that is 0.
     const auto step = hn::CopySign(hn::Set(d, f.learning_rate), mixed);
-    x.master = hn::MulSub(x.master, hn::Set(d, f.kept), hn::IfThenZeroElse(hn::Eq(mixed, hn::Zero(d)), step));
-    x.first = hn::MulAdd(g, hn::Set(d, f.rest2), hn::Mul(x.first, hn::Set(d, f.beta2)));
+    const auto kept = hn::Mul(x.master, hn::Set(d, f.kept));
+    x.master = hn::Sub(kept, hn::IfThenZeroElse(hn::Eq(mixed, hn::Zero(d)), step));
+    x.first = MultiplyThenAdd(g, hn::Set(d, f.rest2), hn::Mul(x.first, hn::Set(d, f.beta2)));
   }
 };
 

@@ -98,9 +98,6 @@ RONDO_KERNEL std::uint16_t rounded_stochastically(float x, std::uint32_t random)
   return static_cast<std::uint16_t>(half | ((bits >> 31U) << 15U));
 }
 
-/// One product fused with one sum, as processors that update on the host do it.
-RONDO_KERNEL float fused(float a, float b, float c) { return fmaf(a, b, c); }
-
 struct UpdateFactors {
   float gradient_factor, kept, rest1, beta2, rest2, epsilon, step_size, inverse_correction2;
 };
@@ -118,10 +115,10 @@ struct UpdateVector {
     RONDO_UNROLL
     for (int i = 0; i < kVector; ++i) {
       const float g = rounded_product(gradient[i], f.gradient_factor);
-      m[i] = fused(g - m[i], f.rest1, m[i]);
-      v[i] = fused(rounded_product(g, g), f.rest2, rounded_product(v[i], f.beta2));
-      const float denominator = fused(sqrtf(v[i]), f.inverse_correction2, f.epsilon);
-      master[i] = fused(-f.step_size, m[i] / denominator, rounded_product(master[i], f.kept));
+      m[i] = rounded_product(g - m[i], f.rest1) + m[i];
+      v[i] = rounded_product(rounded_product(g, g), f.rest2) + rounded_product(v[i], f.beta2);
+      const float denominator = rounded_product(sqrtf(v[i]), f.inverse_correction2) + f.epsilon;
+      master[i] = rounded_product(master[i], f.kept) - rounded_product(f.step_size, m[i] / denominator);
     }
     store_vector<kVector>(p.master + first, master);
     if constexpr (sizeof(T) == 2) {

@@ -10,7 +10,8 @@ namespace rondo::devices::vulkan {
 namespace {
 
 constexpr std::int64_t kSumsOfGroup = 8;                                            // of both kernels for them
-constexpr auto kUpdatedOfGroup = static_cast<std::int64_t>(kMomentBlock);           // of adamw.comp
+constexpr auto kUpdatedOfGroup = static_cast<std::int64_t>(kMomentBlock);           // of adamw.glsl
+constexpr std::int64_t kGroupsOfEights = 8;                                         // of adamw_eights.comp
 constexpr std::int64_t kGroupsAtOnce = (std::int64_t{1} << 23U) / kUpdatedOfGroup;  // see kMostWork
 constexpr std::int64_t kGroupsOfList = 512;
 constexpr std::size_t kListSlot = 11;
@@ -28,6 +29,8 @@ void lower_add_rows(OpLowering& op) {
 /// First what is quick, then in whole numbers what of that was out of range.
 void lower_adamw(OpLowering& op) {
   const bool coded = op.op().kind == OpKind::kAdamW8;
+  const bool eights = op.panel() && !coded;
+  const std::int64_t groups_of_workgroup = eights ? kGroupsOfEights : 1;
   Constants constants = {op.writes() > 0 ? storage_of(op.out(0)) : kFloat32Storage,
                          coded ? 1U : 0U,
                          kMomentShift,
@@ -43,8 +46,10 @@ void lower_adamw(OpLowering& op) {
   for (std::int64_t first = 0; first < groups; first += kGroupsAtOnce) {
     const std::int64_t end = std::min(first + kGroupsAtOnce, groups);
     lower_zero(op, list, count);
-    for (const std::int64_t workgroups : {end - first, std::min(end - first, kGroupsOfList)}) {
-      Dispatch& dispatch = op.add(Shader::kAdamW, constants, {}, {first, end}, workgroups);
+    for (const std::int64_t workgroups :
+         {parts_of(end - first, groups_of_workgroup), std::min(end - first, kGroupsOfList)}) {
+      Dispatch& dispatch =
+          op.add(eights ? Shader::kAdamWEights : Shader::kAdamW, constants, {}, {first, end}, workgroups);
       std::size_t slot = 0;
       for (; slot < op.reads(); ++slot) dispatch.push.slots[slot] = op.read(slot);
       if (op.writes() > 0) dispatch.push.slots[slot] = op.write(0);

@@ -81,6 +81,7 @@ enum class Shader : std::uint8_t {
   kSumOfSquares,
   kSumOfSquaresDoubles,
   kAdamW,
+  kAdamWEights,
   kConvolution,
   kConvolutionBackward,
   kDecay,

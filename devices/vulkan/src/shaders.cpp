@@ -69,6 +69,7 @@ namespace {
   X(sum_of_squares)              \
   X(sum_of_squares_doubles)      \
   X(adamw)                       \
+  X(adamw_eights)                \
   X(convolution)                 \
   X(convolution_backward)        \
   X(decay)                       \

@@ -1,6 +1,6 @@
 // The arithmetic of an optimizer's update, wherever it runs: passes over flat fp32 arrays in fixed blocks, each of
-// which gives the same bits on every processor that fuses a product with a sum. Single-threaded, but where a pool is
-// given: callers share out the blocks.
+// which gives the same bits on every processor and card: each product and sum is rounded by itself, none fused with
+// another. Single-threaded, but where a pool is given: callers share out the blocks.
 //
 // AdamW: Loshchilov and Hutter (arXiv 1711.05101); SGD with momentum; both with PyTorch's arithmetic and order, in
 // fp32. Lion: Chen et al. (arXiv 2302.06675).
