@@ -5,7 +5,7 @@ set(RONDO_VULKAN_SHADERS
     attention/attention_query_panels attention/attention_query_units attention/attention_sink
     attention/attention_units attention/cache_store attention/panel_rows attention/panel_stats
     delta/convolution delta/convolution_backward delta/decay delta/delta_gate_gradient delta/delta_key_gradient
-    delta/delta_rule delta/delta_rule_eights delta/delta_value_gradient
+    delta/delta_rule delta/delta_rule_eights delta/delta_step delta/delta_value_gradient
     delta/delta_value_gradient_eights
     experts/expert_combine experts/expert_combine_backward experts/expert_dispatch experts/grouped_bias
     experts/grouped_bias_gradient experts/route experts/route_backward experts/route_backward_eights
@@ -13,7 +13,7 @@ set(RONDO_VULKAN_SHADERS
     products/largest products/loss_sum products/matmul products/matmul_cooperative products/matmul_few
     products/matmul_grouped products/matmul_narrow products/matmul_panels products/panel products/targets products/vocabulary
     rows/column_scale rows/column_sums rows/column_total rows/elementwise rows/embedding rows/embedding_chain
-    rows/embedding_rank rows/embedding_rows rows/expand
+    rows/embedding_chain_eights rows/embedding_rank rows/embedding_rank_eights rows/embedding_rows rows/expand
     rows/hadamard_encode rows/hadamard_expand rows/head_part
     rows/join_heads rows/magnitude rows/norm rows/norm_backward rows/norm_backward_eights
     rows/norm_eights rows/rope rows/select_last

@@ -49,8 +49,9 @@ struct Continued {
   TensorId bounds = 0;
 };
 
+/// `real` 1: nothing behind it, as in generation.
 Continued continued(Scale scale, std::int32_t position, std::int32_t real) {
-  return scale == Scale::kModel ? Continued{16, 1, position} : Continued{kOddTokens, real, position};
+  return scale == Scale::kModel || real == 1 ? Continued{1, 1, position} : Continued{kOddTokens, real, position};
 }
 
 void add_continued(CaseBuilder& b, Continued& run) {
@@ -152,11 +153,14 @@ OpCase convolution(DType storage, Scale scale) { return convolution_case(storage
 OpCase convolution_of_many_tokens(DType storage, Scale /*scale*/) { return convolution_case(storage, two_chunks()); }
 OpCase convolution_from_state(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 2); }
 OpCase convolution_from_nothing(DType storage, Scale scale) { return convolution_on(storage, scale, 0, 2); }
+OpCase convolution_of_one_token(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 1); }
 OpCase plain_convolution(DType storage, Scale scale) { return convolution_case(storage, delta_sizes(scale), false); }
 OpCase plain_convolution_from_state(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 2, false); }
 OpCase delta_rule(DType storage, Scale scale) { return delta_case(storage, delta_sizes(scale)); }
 OpCase delta_rule_of_many_tokens(DType storage, Scale /*scale*/) { return delta_case(storage, many_tokens()); }
 OpCase delta_rule_from_state(DType storage, Scale scale) { return delta_on(storage, scale, 7, 41); }
 OpCase delta_rule_from_nothing(DType storage, Scale scale) { return delta_on(storage, scale, 0, 41); }
+OpCase delta_rule_of_one_token(DType storage, Scale scale) { return delta_on(storage, scale, 7, 1); }
+OpCase delta_rule_of_first_token(DType storage, Scale scale) { return delta_on(storage, scale, 0, 1); }
 
 }  // namespace rondo::devices::testing

@@ -9,11 +9,14 @@ OpCase convolution(DType storage, Scale scale);
 OpCase convolution_of_many_tokens(DType storage, Scale scale);
 OpCase convolution_from_state(DType storage, Scale scale);
 OpCase convolution_from_nothing(DType storage, Scale scale);
+OpCase convolution_of_one_token(DType storage, Scale scale);
 OpCase plain_convolution(DType storage, Scale scale);  // without SiLU
 OpCase plain_convolution_from_state(DType storage, Scale scale);
 OpCase delta_rule(DType storage, Scale scale);
 OpCase delta_rule_of_many_tokens(DType storage, Scale scale);
 OpCase delta_rule_from_state(DType storage, Scale scale);
 OpCase delta_rule_from_nothing(DType storage, Scale scale);
+OpCase delta_rule_of_one_token(DType storage, Scale scale);
+OpCase delta_rule_of_first_token(DType storage, Scale scale);
 
 }  // namespace rondo::devices::testing

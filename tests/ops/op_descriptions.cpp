@@ -514,12 +514,15 @@ const std::vector<OpDescription>& op_descriptions() {
       {"Convolution_SeveralChunks", convolution_of_many_tokens, false},  // likewise
       {"Convolution_State", convolution_from_state, false},              // generation only
       {"Convolution_NewState", convolution_from_nothing, false},
+      {"Convolution_OneToken", convolution_of_one_token, false},
       {"Convolution_Plain", plain_convolution, true},
       {"Convolution_PlainState", plain_convolution_from_state, false},
       {"DeltaRule", delta_rule, true},
       {"DeltaRule_SeveralCheckpoints", delta_rule_of_many_tokens, true},
       {"DeltaRule_State", delta_rule_from_state, false},
       {"DeltaRule_NewState", delta_rule_from_nothing, false},
+      {"DeltaRule_OneToken", delta_rule_of_one_token, false},
+      {"DeltaRule_FirstToken", delta_rule_of_first_token, false},
       {"GatedActivation_Silu", gated_silu, true},
       {"GatedActivation_Gelu", gated_gelu, true},
       {"GatedActivation_GeluTanh", gated_gelu_tanh, true},

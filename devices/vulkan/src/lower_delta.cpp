@@ -106,6 +106,19 @@ Dispatch& add_walk(OpLowering& op, const Heads& x, Walk walk, const Range& range
   return dispatch;
 }
 
+/// One token on from a state.
+void add_step(OpLowering& op, const Heads& x) {
+  constexpr std::int64_t kStepsAcross = 16;  // of a workgroup
+  constexpr double kStepProducts = 4;
+  const std::uint32_t step = spread_step(x.width);
+  Dispatch& dispatch = op.add(
+      Shader::kDeltaStep, {storage_of(op.in(0)), step},
+      {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(5), op.write(0), op.read(7), op.read(6)},
+      {x.heads, x.key_heads, x.size, x.width}, x.heads * parts_of(x.width, kStepsAcross * step));
+  scale_queries(dispatch, x);
+  count_products(dispatch, x, {0, 1}, kStepProducts);
+}
+
 /// The gradient of a range, behind those of the ranges behind it.
 void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range& range) {
   Dispatch& values =
@@ -176,6 +189,7 @@ void lower_decay_backward(OpLowering& op) {
 void lower_delta_rule(OpLowering& op) {
   const Heads x(op);
   const bool has_state = op.attributes<DeltaAttributes>().has_state;
+  if (has_state && x.tokens == 1) return add_step(op, x);
   for (std::int64_t first = 0; first < x.tokens; first += kMostWalked) {
     const Range range{first, std::min(first + kMostWalked, x.tokens)};
     add_walk(op, x, has_state ? Walk::kContinued : Walk::kForward, range, has_state ? range.tokens() : kWalkTokens,

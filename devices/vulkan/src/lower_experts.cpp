@@ -163,17 +163,24 @@ void lower_grouped_weight_gradient(OpLowering& op) {
 void lower_grouped_bias(OpLowering& op) {
   const TensorDesc& x = op.in(0);
   const std::int64_t width = columns_of(x);
-  op.add(Shader::kGroupedBias, {storage_of(x), spread_step(width)}, {op.read(0), op.read(1), op.read(2), op.write(0)},
-         {width, rows_of(x), rows_of(op.in(2))}, width > 0 ? rows_of(x) : 0);
+  const std::uint32_t step = spread_step(width);
+  const std::uint32_t each = each_of_row(op, width / step);
+  op.add(Shader::kGroupedBias, {storage_of(x), step, each}, {op.read(0), op.read(1), op.read(2), op.write(0)},
+         {width, x.elements(), rows_of(op.in(2))}, parts_of(x.elements(), kTokenThreads * each * step));
 }
 
 void lower_grouped_bias_gradient(OpLowering& op) {
-  constexpr std::int64_t kStepsAcross = 16;  // of a workgroup
+  // Processors that pose as cards add rows one after the other: what a sum over invocations takes, they take for all.
+  const std::int64_t across = op.panel() ? kEight : 16;
+  const std::int64_t down = op.panel() ? 1 : 16;
   const std::int64_t width = columns_of(op.out(0));
+  const std::uint32_t step = spread_step(width);
   Dispatch& dispatch =
-      op.add(Shader::kGroupedBiasGradient, {storage_of(op.in(0)), spread_step(width)},
+      op.add(Shader::kGroupedBiasGradient,
+             {storage_of(op.in(0)), step, static_cast<std::uint32_t>(across), static_cast<std::uint32_t>(down),
+              static_cast<std::uint32_t>(across * down)},
              {op.read(0), op.read(1), op.write(0)}, {width, kTokenChunk}, op.in(0).elements() > 0 ? 1 : 0);
-  dispatch.groups = {static_cast<std::uint32_t>(parts_of(width, kStepsAcross * spread_step(width))),
+  dispatch.groups = {static_cast<std::uint32_t>(parts_of(width, across * step)),
                      static_cast<std::uint32_t>(rows_of(op.out(0))), 1};
 }
 

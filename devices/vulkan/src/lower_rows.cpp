@@ -241,17 +241,20 @@ void lower_embedding(OpLowering& op) {
 void lower_embedding_backward(OpLowering& op) {
   const std::int64_t tokens = rows_of(op.in(2));
   const std::uint32_t next = op.workspace(tokens);
-  const std::uint32_t first = op.workspace(tokens);
+  const std::uint32_t first_ids = op.workspace(tokens);
   const std::uint32_t rank = op.workspace(tokens);
-  const std::int64_t groups = parts_of(tokens, kThreads);
-  op.add(Shader::kEmbeddingChain, {}, {op.read(0), op.read(1), next, first}, {tokens}, groups);
-  op.add(Shader::kEmbeddingRank, {}, {op.read(0), first, rank, op.write(0)}, {tokens}, groups);
+  const bool eights = op.panel();
+  const std::int64_t groups = parts_of(tokens, eights ? 8 : kThreads);
+  op.add(eights ? Shader::kEmbeddingChainEights : Shader::kEmbeddingChain, {},
+         {op.read(0), op.read(1), next, first_ids}, {tokens}, groups);
+  op.add(eights ? Shader::kEmbeddingRankEights : Shader::kEmbeddingRank, {}, {first_ids, rank, op.write(0)}, {tokens},
+         groups);
   const std::int64_t width = columns_of(op.in(2));
   const std::uint32_t step = step_of(width);
   const std::uint32_t each = each_of_row(op, width / step);
   Dispatch& sums =
       op.add(Shader::kEmbeddingRows, {storage_of(op.in(2)), each, step}, {rank, next, op.read(2), op.write(1)},
-             {tokens, width}, tokens * parts_of(width, kThreads * each * step));
+             {tokens, width}, parts_of(tokens * width, kThreads * each * step));
   sums.push.factors[0] = op.attributes<EmbeddingAttributes>().scale;
 }
 

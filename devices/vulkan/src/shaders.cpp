@@ -17,7 +17,9 @@ namespace {
   X(rope)                        \
   X(embedding)                   \
   X(embedding_chain)             \
+  X(embedding_chain_eights)      \
   X(embedding_rank)              \
+  X(embedding_rank_eights)       \
   X(embedding_rows)              \
   X(select_last)                 \
   X(matmul)                      \
@@ -75,6 +77,7 @@ namespace {
   X(decay)                       \
   X(delta_rule)                  \
   X(delta_rule_eights)           \
+  X(delta_step)                  \
   X(delta_value_gradient)        \
   X(delta_value_gradient_eights) \
   X(delta_key_gradient)          \

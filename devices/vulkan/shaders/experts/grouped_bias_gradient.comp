@@ -7,9 +7,9 @@
 #include "common.glsl"
 #include "spread.glsl"
 
-const uint kAcross = 16;
-const uint kDown = 16;
-layout(local_size_x = kAcross * kDown) in;
+layout(local_size_x_id = 4) in;  // kAcross kDown
+layout(constant_id = 2) const uint kAcross = 16;
+layout(constant_id = 3) const uint kDown = 16;
 
 shared vec4 parts[kDown * kAcross];
 
@@ -33,6 +33,10 @@ void main() {
     const uint last = inside ? min(first + push.sizes[1], end) : first;
     vec4 sum = vec4(0.0);
     for (uint row = first + down; row < last; row += kDown) sum += load_step(dy, row * width + column);
+    if (kDown == 1) {
+      total += sum;
+      continue;
+    }
     parts[invocation()] = sum;
     barrier();
     if (adds) {

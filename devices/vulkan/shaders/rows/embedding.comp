@@ -24,7 +24,7 @@ void main() {
   const uint row = there ? uint(id) * width + column : column;
   const uint64_t table = address(1);
   const uint64_t x = address(2);
-  for (uint e = 0; e < kEach; ++e) {
+  [[unroll]] for (uint e = 0; e < kEach; ++e) {
     const vec2 values = load_some(table, kTableType, kStep, row + e * kStep);
     store_some(x, kType, kStep, first + e * kStep, there ? push.factors[0] * values : vec2(0.0));
   }

@@ -1,6 +1,6 @@
-// The rows of the sparse gradient: a factor times the sum of dy over the tokens with an id, in token order. A workgroup
-// a token and 64 kEach kStep columns, which works where the token is the first with its id: nobody goes along the
-// tokens of a frequent id twice.
+// The rows of the sparse gradient: a factor times the sum of dy over the tokens with an id, in token order. An
+// invocation a token and kEach kStep columns, which works where the token is the first with its id: nobody goes along
+// the tokens of a frequent id twice.
 //
 // slots: rank [T], next [T], dy, rows. sizes: tokens, width. factors: that one.
 #version 460
@@ -15,10 +15,10 @@ layout(constant_id = 2) const uint kStep = 1;  // columns of a step; 2: the widt
 void main() {
   const uint width = push.sizes[1];
   const uint columns = kEach * kStep;
-  const uint parts = (width + 64 * columns - 1) / (64 * columns);
-  const uint token = group_place() / parts;
-  const uint c = (group_place() % parts * 64 + invocation()) * columns;
-  if (token >= push.sizes[0] || c >= width) return;
+  const uint first = (group_place() * 64 + invocation()) * columns;
+  const uint token = first / width;
+  const uint c = first - token * width;
+  if (token >= push.sizes[0]) return;
   const int rank = Ints(address(0)).v[token];
   if (rank < 0) return;
   Ints next = Ints(address(1));
