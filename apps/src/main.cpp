@@ -3,9 +3,11 @@
 // The first SIGINT or SIGTERM asks a training run to save and end, the second ends the process at once; other verbs,
 // and a run before its first step, have nothing to save and end at the first. SIGHUP, when the terminal is gone, asks
 // likewise, however often it comes; where it was ignored when the program began (nohup) it stays so.
+#include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <exception>
 #include <new>
@@ -55,6 +57,15 @@ void install_handlers() {
   sigaction(SIGXFSZ, &ignore, nullptr);  // so does a file that may not grow further (ulimit -f)
 }
 
+/// A standard stream that is closed (`2>&-`) leaves its number to the next file that is opened, into which would go
+/// what is meant for the stream. /dev/null takes the place, opened the other way round: using it fails as before.
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    if (::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
+
 /// Large blocks come from the kernel and go back to it when they are freed. Left alone, glibc takes them from its heap
 /// as soon as one was freed, and keeps megabytes of it. What oneDNN writes its code into counts as large: it is freed
 /// at once, and what is in use between such gaps keeps them.
@@ -67,6 +78,7 @@ void keep_heap_small() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_closed_streams();
   keep_heap_small();
   try {
     const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);

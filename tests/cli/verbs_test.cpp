@@ -44,6 +44,21 @@ TEST(Program, ReaderGone_IsAFailureNotASignal) {
   EXPECT_EQ(WEXITSTATUS(status), 1);
 }
 
+/// The files of a run may not take the numbers of streams that are closed: what is shown would go into them. Where
+/// nothing is remembered, train.log would be the third file.
+TEST(Program, ClosedStreams_TakeNoFilesOfARun) {
+  const Workspace workspace;
+  std::string command = "cd " + workspace.path().string() + " && env -i RONDO_RUNS_DB=none " RONDO_PROGRAM;
+  for (const std::string& word : train()) command += " " + word;
+  const int status = std::system((command + " <&- >&- 2>&-").c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const std::string log = workspace.read("out/train.log");
+  const std::size_t first = log.find("step 1/1");
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(log.find("step 1/1", first + 1), std::string::npos) << log;
+}
+
 TEST(Data, Json_HoldsIdsAndLabelsAsTheTrainerSeesThem) {
   const Workspace workspace;
   const Json json = json_of(workspace.run({"data", "--model=model", "--dataset=chats.jsonl", "--samples=2", "--json"}));
