@@ -51,6 +51,27 @@ INSTANTIATE_TEST_SUITE_P(
         command("PlotIsAFolder", on_a_card({"plan", "--sweep=global_batch=2", "--plot=model"}), {"plot", "model"})),
     name_of);
 
+Words over_the_model(const Words& more) {
+  Words words = train({"--finetuning_type=full", "--output_dir=model/../model"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const Words kOverTheModel = {"output_dir: model/../model is the folder of the model to train"};
+
+INSTANTIATE_TEST_SUITE_P(
+    ResultOverTheModel, BadRun,
+    testing::Values(command("Plain", over_the_model({}), kOverTheModel),
+                    command("GoneOn", over_the_model({"--resume_from_checkpoint=auto"}), kOverTheModel),
+                    command("Overwritten", over_the_model({"--overwrite_output_dir"}), kOverTheModel),
+                    BadInput{"BehindALink",
+                             [](const Workspace& workspace) {
+                               std::filesystem::create_directory_symlink("model", workspace.path("link"));
+                               return over_the_model({"--model=link", "--overwrite_output_dir"});
+                             },
+                             kOverTheModel}),
+    name_of);
+
 INSTANTIATE_TEST_SUITE_P(Method, BadRun,
                          testing::Values(command("UnknownTarget", train({"--lora_target=w_proj"}), {"w_proj"}),
                                          command("OneTargetUnknown", train({"--lora_target=q_proj,w_proj"}),

@@ -67,6 +67,17 @@ absl::Status MetricsFile::write(const nlohmann::ordered_json& line) {
   return absl::OkStatus();
 }
 
+absl::Status check_apart_from_model(const Config& config, const std::filesystem::path& model) {
+  std::error_code ignored;  // a folder that is not there is another one
+  if (config.finetuning_type == "lora" || !std::filesystem::equivalent(config.output_dir, model, ignored)) {
+    return absl::OkStatus();
+  }
+  return invalid_input(
+      "output_dir: {} is the folder of the model to train, whose weights the result would replace: "
+      "name another folder",
+      config.output_dir);
+}
+
 absl::Status check_output_dir(const Config& config, FolderLock& lock) {
   const std::filesystem::path folder = config.output_dir;
   std::error_code error;

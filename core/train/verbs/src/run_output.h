@@ -30,6 +30,9 @@ class MetricsFile {
   std::unique_ptr<std::FILE, Closer> file_;
 };
 
+/// Errors: InvalidArgument when the result is a model, and its folder that of `model`, the one that is trained.
+absl::Status check_apart_from_model(const Config& config, const std::filesystem::path& model);
+
 /// Takes the folder, if it exists. Errors: InvalidArgument when it is a file, another run is at work in it, or it holds
 /// another run's results and neither resume_from_checkpoint nor overwrite_output_dir is set.
 absl::Status check_output_dir(const Config& config, FolderLock& lock);

@@ -91,8 +91,11 @@ std::optional<std::string> missing_end(const data::DataReport& report, const dat
 }  // namespace
 
 absl::Status Trainer::open() {
-  RONDO_RETURN_IF_ERROR(find_model(config_.model_name_or_path, config_.model_revision).status());
-  if (!config_.dry_run) RONDO_RETURN_IF_ERROR(check_output_dir(config_, output_lock_));
+  RONDO_ASSIGN_OR_RETURN(const auto model, find_model(config_.model_name_or_path, config_.model_revision));
+  if (!config_.dry_run) {
+    RONDO_RETURN_IF_ERROR(check_apart_from_model(config_, model));
+    RONDO_RETURN_IF_ERROR(check_output_dir(config_, output_lock_));
+  }
   RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config_));
   const std::uint32_t threads = config_.threads > 0 ? config_.threads : devices::usable_threads();
   if (machine_.threads->threads() < threads) {
