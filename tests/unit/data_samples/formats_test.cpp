@@ -210,11 +210,29 @@ TEST_F(Formats, TextThatBeginsLikeJson_IsPlainTextUnlessItsNameSaysJson) {
   EXPECT_EQ(lines->report.format, "messages");
 }
 
+TEST_F(Formats, Table_IsTextOnlyWhereThatIsSaid) {
+  for (const char* name : {"table.csv", "table.tsv"}) {
+    const auto guessed = load("prompt,completion\na,b\n", {}, name);
+    ASSERT_FALSE(guessed.ok()) << name;
+    EXPECT_THAT(std::string(guessed.status().message()),
+                testing::AllOf(testing::HasSubstr(name), testing::HasSubstr("convert it to JSON lines")));
+    const auto lines = load(kChat, {}, name);
+    ASSERT_TRUE(lines.ok()) << lines.status();
+    EXPECT_EQ(lines->report.format, "messages");
+    DataOptions options;
+    options.format = DataFormat::kPlainText;
+    const auto asked = load("prompt,completion\na,b\n", options, name);
+    ASSERT_TRUE(asked.ok()) << asked.status();
+    EXPECT_EQ(text(*asked, 0), "prompt,completion\na,b\n<|im_end|>");
+  }
+}
+
 TEST_F(Formats, Folder_IsReadInNameOrder) {
   const auto folder = testing_support::fresh_folder();
   write(folder / "b.jsonl", R"({"text":"second"})");
   write(folder / "a.json", R"([{"text":"first"}])");
   write(folder / "README.md", "not data");
+  write(folder / "._b.jsonl", "what a file manager has left");
   const auto dataset = load_dataset(folder, model_.renderer(), {});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   ASSERT_EQ(dataset->samples.size(), 2U);

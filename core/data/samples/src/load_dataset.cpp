@@ -33,7 +33,8 @@ absl::StatusOr<std::vector<std::filesystem::path>> data_files(const std::filesys
   std::vector<std::filesystem::path> files;
   for (const std::filesystem::path& entry : entries_of(path, error)) {
     const std::string extension = entry.extension().string();
-    std::error_code ignored;  // an entry that cannot be examined is no data file
+    std::error_code ignored;                                   // an entry that cannot be examined is no data file
+    if (entry.filename().string().starts_with('.')) continue;  // what editors and file managers leave
     if (std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end() &&
         std::filesystem::is_regular_file(entry, ignored)) {
       files.push_back(entry);

@@ -36,6 +36,11 @@ bool has_json_extension(const std::filesystem::path& path) {
   return extension == ".json" || extension == ".jsonl" || extension == ".ndjson";
 }
 
+bool has_table_extension(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  return extension == ".csv" || extension == ".tsv";
+}
+
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 /// End of the array element that starts at `begin`: the comma or bracket after it, or the end of the text.
@@ -108,6 +113,12 @@ absl::Status RecordReader::sniff(ContainerHint hint) {
     return invalid_input(
         "{}: expected JSON lines (each starting with {{) or a JSON array (starting with [), found `{}`", name,
         body.substr(0, 1));
+  }
+  if (container_ == Container::kText && has_table_extension(file_.path())) {
+    return invalid_input(
+        "{}: is a table by its name: convert it to JSON lines, or set data_format: plain_text to learn its text as it "
+        "is",
+        name);
   }
   if (container_ == Container::kJsonArray) {
     line_ +=
