@@ -197,10 +197,8 @@ absl::StatusOr<std::string> timeline_of(const Config& config, const train::RunHi
 absl::Status make_report(const Config& config, const Streams& streams) {
   RONDO_ASSIGN_OR_RETURN(const std::vector<train::RunHistory> runs, train::open_runs(config));
   RONDO_ASSIGN_OR_RETURN(const std::string timeline, timeline_of(config, runs.front()));
-  const absl::Status written = write_file_atomically(config.output, report_page(runs, timeline));
-  if (!written.ok()) {
-    return invalid_input("output: {}", message_of(written));
-  }
+  RONDO_RETURN_IF_ERROR(with_context(check_writable(config.output), "output"));
+  RONDO_RETURN_IF_ERROR(write_file_atomically(config.output, report_page(runs, timeline)));
   if (config.json) return put_json(streams.out, Json::object({{"output", config.output}}));
   return put(streams.out, config.output + "\n");
 }

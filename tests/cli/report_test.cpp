@@ -1,9 +1,11 @@
 // Reports and TensorBoard's files from the outside.
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include <nlohmann/json.hpp>
 
+#include "shell.h"
 #include "well_formed.h"
 #include "workspace.h"
 
@@ -123,6 +125,18 @@ INSTANTIATE_TEST_SUITE_P(
                     command("LoggingFolderIsAFile", train({"--report_to=tensorboard", "--logging_dir=chats.jsonl/x"}),
                             {"logging_dir", "chats.jsonl/x"})),
     name_of);
+
+/// Whoever fills the disk has not given a wrong command.
+TEST(Report, PageThatMayNotGrow_IsWorkThatFailed) {
+  const Workspace workspace;
+  workspace.write("out/metrics.jsonl", "{\"kind\":\"train\",\"step\":1,\"loss\":1.0}\n");
+  const test::Shown shown = test::shell("cd " + workspace.path().string() +
+                                        " && ulimit -f 2 && " RONDO_PROGRAM " report out --output=x.html");
+  ASSERT_TRUE(WIFEXITED(shown.status));
+  EXPECT_EQ(WEXITSTATUS(shown.status), 1);
+  EXPECT_EQ(shown.output, "error: x.html: cannot be written: File too large\n");
+  EXPECT_FALSE(fs::exists(workspace.path("x.html")));
+}
 
 TEST(Tensorboard, Run_LeavesEventsInItsFolder) {
   const Workspace workspace;
