@@ -140,6 +140,14 @@ TEST_F(RunList, StoreThatIsNone_CostsTheRunANoteAndTheListAnError) {
   EXPECT_THAT(list.err, HasSubstr(store()));
 }
 
+/// What a full disk leaves of a store that is made there.
+TEST_F(RunList, StoreOfNoBytes_HasNoRunsAndTakesThem) {
+  workspace_.write("state/runs.sqlite", "");
+  EXPECT_TRUE(runs().empty());
+  ASSERT_EQ(workspace_.run(train()).status, 0);
+  EXPECT_EQ(runs().size(), 1U);
+}
+
 TEST_F(RunList, FolderThatIsNone_IsRefused) {
   expect_refusal(command("", {"runs", "nowhere"}, {"nowhere"}));
   expect_refusal(command("", {"runs", "--output=x"}, {"--output"}));

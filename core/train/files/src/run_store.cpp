@@ -135,6 +135,7 @@ absl::StatusOr<std::vector<StoredRun>> RunStore::list(const fs::path& path) {
   std::vector<StoredRun> runs;
   std::error_code ignored;
   if (path.empty() || !fs::exists(path, ignored)) return runs;
+  if (fs::is_regular_file(path, ignored) && fs::is_empty(path, ignored)) return runs;  // made on a full disk
   RONDO_ASSIGN_OR_RETURN(const Database database, Database::open(path, Database::Access::kRead));
   Statement rows(database, fmt::format("SELECT {} FROM runs ORDER BY started, id", kColumns));
   if (!rows.ok()) return database.fault();
