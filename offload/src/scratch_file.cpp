@@ -81,17 +81,19 @@ Bytes disk_probe_bytes(Bytes free) {
   return std::clamp(free / 2 / kProbeRequest * kProbeRequest, kProbeRequest, kLongestProbe);
 }
 
-absl::StatusOr<double> measure_disk(const std::filesystem::path& folder) {
-  const Bytes size = disk_probe_bytes(free_disk_bytes(folder));
+absl::StatusOr<double> measure_disk(const std::filesystem::path& folder, Bytes most) {
+  const Bytes request = std::clamp(most / kDiskBlock * kDiskBlock, kDiskBlock, kProbeRequest);
+  const Bytes size = std::max(std::min(disk_probe_bytes(free_disk_bytes(folder)), most) / request, Bytes{1}) * request;
   RONDO_ASSIGN_OR_RETURN(const auto file, ScratchFile::make(folder, size));
-  RONDO_ASSIGN_OR_RETURN(const DiskBuffer buffer, allocate_disk_buffer(kProbeRequest));
+  RONDO_ASSIGN_OR_RETURN(const DiskBuffer buffer, allocate_disk_buffer(request));
   const auto begin = std::chrono::steady_clock::now();
-  for (Bytes done = 0; done < kLongestProbe; done += kProbeRequest) {
+  const Bytes all = kLongestProbe / kProbeRequest * request;
+  for (Bytes done = 0; done < all; done += request) {
     RONDO_RETURN_IF_ERROR(file->write(done % size, buffer.bytes));
     RONDO_RETURN_IF_ERROR(file->read(done % size, buffer.bytes));
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  return 2.0 * static_cast<double>(kLongestProbe) / std::max(taken.count(), 1e-6);
+  return 2.0 * static_cast<double>(all) / std::max(taken.count(), 1e-6);
 }
 
 absl::StatusOr<DiskBuffer> allocate_disk_buffer(Bytes size) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "patience.h"
+#include "shell.h"
 #include "workspace.h"
 
 namespace rondo::cli {
@@ -101,6 +102,18 @@ TEST(BoundariesOnDisk, RunThatIsKilled_LeavesNothingThere) {
   EXPECT_EQ(outcome.status, 128 + SIGKILL);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("step 1/"), HasSubstr("\n  disk ")));
   EXPECT_TRUE(fs::is_empty(workspace.path("disk")));
+}
+
+/// `disk_bytes` is the most that lies there at once, and no run that fits into memory has anything there: not the file
+/// that a disk's speed is measured with either. One of more than half a MiB could not be made here.
+TEST(BoundariesOnDisk, PlanThatNeedsNone_WritesNoneToMeasureIt) {
+  const Workspace workspace;
+  const test::Shown shown = test::shell("cd " + workspace.path().string() +
+                                        " && ulimit -f 1024 && " RONDO_PROGRAM
+                                        " plan --model=model --devices=cpu --cutoff_len=64 --nvme_path=disk --json");
+  ASSERT_EQ(shown.status, 0) << shown.output;
+  EXPECT_THAT(shown.output, HasSubstr("\"disk_bytes\":0,"));
+  EXPECT_FALSE(fs::exists(workspace.path("disk")));
 }
 
 /// The scheduler runs at full scale on a pool that does no arithmetic: the disk takes its time there, and no space.

@@ -208,9 +208,11 @@ TEST_F(Disk, WithLittleFree_IsMeasuredWithLess) {
   EXPECT_EQ(disk_probe_bytes(30_MiB), 12_MiB);
   EXPECT_EQ(disk_probe_bytes(5_MiB), 4_MiB);
   EXPECT_EQ(disk_probe_bytes(0), 4_MiB);
-  const auto speed = measure_disk(folder_);
-  ASSERT_TRUE(speed.ok()) << speed.status();
-  EXPECT_GT(*speed, 0);
+  for (const Bytes most : {~Bytes{0}, 100_KiB, Bytes{1}}) {
+    const auto speed = measure_disk(folder_, most);
+    ASSERT_TRUE(speed.ok()) << speed.status();
+    EXPECT_GT(*speed, 0) << most;
+  }
 }
 
 TEST_F(Disk, FolderThatCannotBe_IsRefused) {

@@ -19,6 +19,7 @@
 #include "rondo/devices/random.h"
 #include "rondo/model/known_models.h"
 #include "rondo/model/parameters.h"
+#include "rondo/offload/scratch_file.h"
 #include "rondo/partition/repeat.h"
 #include "rondo/partition/slots.h"
 #include "rondo/schedule/shape.h"
@@ -351,10 +352,8 @@ absl::StatusOr<Machine> open_machine(const Config& config) {
     machine.disk_folder = config.nvme_path;
     // A little stays free: a file takes more than its bytes.
     machine.shape.disk_budget_bytes = offload::free_disk_bytes(config.nvme_path) / 100 * 98;
-    if (!machine.phantom && machine.host.disk_bandwidth == 0) {
-      RONDO_ASSIGN_OR_RETURN(machine.host.disk_bandwidth, offload::measure_disk(config.nvme_path));
-      machine.shape.host = machine.host;
-    }
+    // Whether a file can be made there is said now, whatever the plan comes to need.
+    if (!machine.phantom) RONDO_RETURN_IF_ERROR(offload::ScratchFile::make(config.nvme_path, 0).status());
   }
   return machine;
 }
@@ -438,8 +437,9 @@ std::string what_else_helps(const Config& config, const model::Architecture& mod
 
 }  // namespace
 
-absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
-                                    const Loader::Lengths& lengths, Purpose purpose, const partition::Plan* dealt) {
+absl::StatusOr<PlannedRun> plan_on_known(const Config& config, const model::Architecture& model, const Machine& machine,
+                                         const Loader::Lengths& lengths, Purpose purpose,
+                                         const partition::Plan* dealt) {
   PlannedRun run;
   run.buckets = lengths.buckets;
   run.optimizer = optimizer_of(config);
@@ -476,6 +476,18 @@ absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architect
     RONDO_RETURN_IF_ERROR(count_choice(choice_bytes(model, lengths, config.quantization_tokens), machine, run));
   }
   return run;
+}
+
+absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, Machine& machine,
+                                    const Loader::Lengths& lengths, Purpose purpose, const partition::Plan* dealt) {
+  absl::StatusOr<PlannedRun> run = plan_on_known(config, model, machine, lengths, purpose, dealt);
+  const bool unknown = !machine.phantom && machine.host.disk_bandwidth == 0;
+  if (!run.ok() || run->plan.disk_bytes == 0 || !unknown) return run;
+  // The file is a part of `disk_bytes`, the most that lies there at once, in case the second plan has less there.
+  RONDO_ASSIGN_OR_RETURN(machine.host.disk_bandwidth,
+                         offload::measure_disk(config.nvme_path, run->plan.disk_bytes / 4));
+  machine.shape.host = machine.host;
+  return plan_on_known(config, model, machine, lengths, purpose, dealt);
 }
 
 absl::StatusOr<offload::ParameterStore> open_store(const Config& config, const OpenModel& model, const Machine& machine,

@@ -56,8 +56,9 @@ absl::StatusOr<DiskBuffer> allocate_disk_buffer(Bytes size);
 /// Of the file that a disk with so much `free` is measured with: 64 MiB, or half of what is free, and 4 MiB at least.
 Bytes disk_probe_bytes(Bytes free);
 
-/// Bytes per second of reading and writing 64 MiB in turn. Errors: those of ScratchFile::make.
-absl::StatusOr<double> measure_disk(const std::filesystem::path& folder);
+/// Bytes per second of reading and writing in turn, 16 times 4 MiB, in a file of disk_probe_bytes(); where `most` is
+/// less than these, in one that is no longer, down to a block. Errors: those of ScratchFile::make.
+absl::StatusOr<double> measure_disk(const std::filesystem::path& folder, Bytes most = ~Bytes{0});
 
 /// Bytes that can still be written to the file system of `folder`, or of its nearest parent that exists.
 Bytes free_disk_bytes(const std::filesystem::path& folder);

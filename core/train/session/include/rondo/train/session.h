@@ -91,10 +91,16 @@ struct PlannedRun {
   std::vector<std::string> advice;  // the plan's about keys: what other values would gain
 };
 /// `lengths`: of the run's microbatches. `dealt`: what is repeated (repeat_plan()) instead of looking for a plan; null:
-/// nothing. Errors: InvalidArgument / ResourceExhausted as make_plan and repeat_plan say.
-absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, const Machine& machine,
+/// nothing. A plan with something on a disk whose speed is not known is made once more with that, which is measured and
+/// kept in `machine`. Errors: InvalidArgument / ResourceExhausted as make_plan and repeat_plan say, and those of
+/// measure_disk().
+absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, Machine& machine,
                                     const Loader::Lengths& lengths, Purpose purpose,
                                     const partition::Plan* dealt = nullptr);
+/// The same with what is known: nothing is measured. Threads: any.
+absl::StatusOr<PlannedRun> plan_on_known(const Config& config, const model::Architecture& model, const Machine& machine,
+                                         const Loader::Lengths& lengths, Purpose purpose,
+                                         const partition::Plan* dealt = nullptr);
 /// Errors: InvalidArgument when there are more than a run may have.
 absl::StatusOr<std::uint64_t> steps_of_run(const Config& config, Loader& loader);
 /// None when nothing is evaluated. `data` outlives it.
