@@ -47,9 +47,12 @@ double attention_flops(const OpList& list, const Op& op, double sequence_length)
   }
 }
 
-/// S^T k, k d^T and S^T q; for the gradient the first two anew, and the gradients of S, q, k (three) and v.
+/// S^T k, k d^T and S^T q; for the gradient the first two anew, and the gradients of S, q, k (three) and v. Of a state
+/// space there is no S^T k and nothing that follows from it.
 double delta_flops(const OpList& list, const Op& op) {
-  const double products = op.kind == OpKind::kDeltaRule ? 3 : 8;
+  const bool forward = op.kind == OpKind::kDeltaRule;
+  const bool state_space = std::get<DeltaAttributes>(op.attributes).is_state_space();
+  const double products = state_space ? (forward ? 2 : 5) : (forward ? 3 : 8);
   return products * 2 * elements_of(list, op.reads[2]) * extent(list, op.reads[0], 2);
 }
 
@@ -215,6 +218,8 @@ const char* name_of(OpKind kind) {
       return "column_scale";
     case OpKind::kColumnScaleBackward:
       return "column_scale_backward";
+    case OpKind::kHeadScaleGradient:
+      return "head_scale_gradient";
     case OpKind::kVocabularyStatistics:
       return "vocabulary_statistics";
     case OpKind::kVocabularyLoss:

@@ -306,7 +306,9 @@ void check_column_scale(Checker& c) {
   const std::int64_t rows = Checker::rows(c.in(0));
   const std::int64_t columns = Checker::columns(c.in(0));
   const bool one = c.in(1).shape == Shape{1};
-  check_scale(c, c.in(1), one ? 1 : columns);
+  const Shape& x = c.in(0).shape;
+  const bool by_head = x.size() == 3 && c.in(1).shape == Shape{x[1]};
+  check_scale(c, c.in(1), one ? 1 : by_head ? x[1] : columns);
   if (scale->has_bias) {
     c.shape(c.in(2), {columns});
     c.dtype(c.in(2), c.in(0).dtype);
@@ -328,6 +330,14 @@ void check_column_scale_backward(Checker& c) {
   c.dtype(c.in(3), c.in(0).dtype);
   c.alike(c.out(0), c.in(0));
   c.wide(c.out(1), {columns});
+}
+
+void check_head_scale_gradient(Checker& c) {
+  if (!c.counts(2, 1)) return;
+  c.floating(c.in(0));
+  c.rank(c.in(0), 3);
+  c.alike(c.in(1), c.in(0));
+  if (c.good()) c.wide(c.out(0), {c.in(0).shape[1]});
 }
 
 /// The kVocabulary ops: x, targets, the parts' w and a loss scale, behind `others`.
@@ -531,6 +541,8 @@ void check(Checker& c) {
       return check_column_scale(c);
     case OpKind::kColumnScaleBackward:
       return check_column_scale_backward(c);
+    case OpKind::kHeadScaleGradient:
+      return check_head_scale_gradient(c);
     case OpKind::kVocabularyStatistics:
       return check_vocabulary_statistics(c);
     case OpKind::kVocabularyLoss:

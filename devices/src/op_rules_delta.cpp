@@ -12,12 +12,12 @@ void check_state(Checker& c, std::size_t place, const Shape& shape, DType dtype)
   c.state(c.in(place + 1));
 }
 
-/// x [T, C], w [C, W] and bounds; W, or 0 with a complaint.
-std::int64_t check_convolved(Checker& c) {
+/// x [T, C], w [C, W] and at the place that is named bounds; W, or 0 with a complaint.
+std::int64_t check_convolved(Checker& c, std::size_t bounds) {
   c.floating(c.in(0));
   c.rank(c.in(1), 2);
   c.dtype(c.in(1), c.in(0).dtype);
-  c.bounds(c.in(2));
+  c.bounds(c.in(bounds));
   if (!c.good()) return 0;
   const std::int64_t width = c.in(1).shape[1];
   c.shape(c.in(1), {Checker::columns(c.in(0)), width});
@@ -29,45 +29,61 @@ std::int64_t check_convolved(Checker& c) {
 
 void check_convolution(Checker& c) {
   const auto* delta = c.attributes<DeltaAttributes>();
-  if (delta == nullptr || !c.counts(delta->has_state ? 5 : 3, 1)) return;
-  const std::int64_t width = check_convolved(c);
+  if (delta == nullptr) return;
+  const std::size_t bounds = delta->has_bias ? 3 : 2;
+  if (!c.counts(bounds + (delta->has_state ? 3 : 1), 1)) return;
+  const std::int64_t width = check_convolved(c, bounds);
   if (width == 0) return;
+  if (delta->has_bias) {
+    c.shape(c.in(2), {Checker::columns(c.in(0))});
+    c.dtype(c.in(2), c.in(0).dtype);
+  }
   c.alike(c.out(0), c.in(0));
-  if (delta->has_state) check_state(c, 3, {width - 1, Checker::columns(c.in(0))}, c.in(0).dtype);
+  if (delta->has_state) check_state(c, bounds + 1, {width - 1, Checker::columns(c.in(0))}, c.in(0).dtype);
 }
 
 void check_convolution_backward(Checker& c) {
   const auto* delta = c.attributes<DeltaAttributes>();
   if (delta == nullptr || !c.counts(4, delta->has_weight_gradient ? 2 : 1)) return;
-  if (check_convolved(c) == 0) return;
+  if (check_convolved(c, 2) == 0) return;
   c.alike(c.in(3), c.in(0));
   c.alike(c.out(0), c.in(0));
   if (!delta->has_weight_gradient) return;
   c.wide(c.out(1), c.in(1).shape);
 }
 
+/// a and, unless there is a state space, b: how many.
+std::size_t gates_of(const DeltaAttributes& delta) { return delta.is_state_space() ? 1 : 2; }
+
 /// a, b, rates and bias.
-void check_decayed(Checker& c) {
+void check_decayed(Checker& c, const DeltaAttributes& delta) {
+  const std::size_t gates = gates_of(delta);
   c.rank(c.in(0), 2);
   c.floating(c.in(0));
-  c.alike(c.in(1), c.in(0));
+  if (gates > 1) c.alike(c.in(1), c.in(0));
   if (!c.good()) return;
-  for (std::size_t i = 2; i < 4; ++i) c.wide(c.in(i), {c.in(0).shape[1]});
+  for (std::size_t i = gates; i < gates + 2; ++i) c.wide(c.in(i), {c.in(0).shape[1]});
+  if (delta.is_state_space() && !(delta.least_step >= 0 && delta.least_step <= delta.most_step)) {
+    c.complain(fmt::format("steps of {} to {}", delta.least_step, delta.most_step));
+  }
 }
 
 void check_decay(Checker& c) {
-  if (c.attributes<DeltaAttributes>() == nullptr || !c.counts(4, 2)) return;
-  check_decayed(c);
+  const auto* delta = c.attributes<DeltaAttributes>();
+  if (delta == nullptr || !c.counts(gates_of(*delta) + 2, 2)) return;
+  check_decayed(c, *delta);
   for (std::size_t i = 0; i < 2; ++i) c.wide(c.out(i), c.in(0).shape);
 }
 
 void check_decay_backward(Checker& c) {
   const auto* delta = c.attributes<DeltaAttributes>();
-  if (delta == nullptr || !c.counts(6, delta->has_weight_gradient ? 4 : 2)) return;
-  check_decayed(c);
-  for (std::size_t i = 4; i < 6; ++i) c.wide(c.in(i), c.in(0).shape);
-  for (std::size_t i = 0; i < 2; ++i) c.alike(c.out(i), c.in(0));
-  for (std::size_t i = 2; i < c.writes(); ++i) c.wide(c.out(i), c.in(2).shape);
+  if (delta == nullptr) return;
+  const std::size_t gates = gates_of(*delta);
+  if (!c.counts(gates + 4, gates + (delta->has_weight_gradient ? 2 : 0))) return;
+  check_decayed(c, *delta);
+  for (std::size_t i = gates + 2; i < gates + 4; ++i) c.wide(c.in(i), c.in(0).shape);
+  for (std::size_t i = 0; i < gates; ++i) c.alike(c.out(i), c.in(0));
+  for (std::size_t i = gates; i < c.writes(); ++i) c.wide(c.out(i), c.in(gates).shape);
 }
 
 /// q, k, v, g and beta.

@@ -40,6 +40,24 @@ OpCase convolution_case(DType storage, const DeltaSizes& s, bool silu = true) {
   return b.result();
 }
 
+/// With a bias, whose gradient is that of a sum over tokens.
+OpCase biased_case(DType storage, const DeltaSizes& s) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Shape shape = {s.tokens, s.channels};
+  const TensorId x = b.input("x", shape), dy = b.input("dy", shape);
+  const TensorId w = b.weight("w", {s.channels, s.width}), bias = b.weight("bias", {s.channels});
+  const TensorId y = b.output("y", shape), activated = b.output("activated", shape);
+  const TensorId dx = b.output("dx", shape), dw = b.gradient("dw", {s.channels, s.width});
+  b.op(OpKind::kConvolution, {x, w, bias, b.bounds()}, {y}, DeltaAttributes{false, false, false, true});
+  b.op(OpKind::kConvolution, {x, w, bias, b.bounds()}, {activated}, DeltaAttributes{false, false, true, true});
+  b.op(OpKind::kConvolutionBackward, {x, w, b.bounds(), dy}, {dx, dw}, DeltaAttributes{false, true, false});
+  b.result().projections = {{y, dy}};
+  b.result().gradients = {{x, dx}, {w, dw}};
+  b.result().reduction = s.tokens;
+  return b.result();
+}
+
 /// Tokens of one sequence from `position` on, behind them padding.
 struct Continued {
   std::uint32_t tokens;
@@ -63,7 +81,8 @@ void add_continued(CaseBuilder& b, Continued& run) {
   run.bounds = b.integers("bounds", BatchTensor::kBounds, bounds);
 }
 
-OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::int32_t real, bool silu = true) {
+OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::int32_t real, bool silu = true,
+                      bool has_bias = false) {
   const DeltaSizes s = delta_sizes(scale);
   Continued run = continued(scale, position, real);
   CaseBuilder b(storage, run.tokens);
@@ -72,8 +91,9 @@ OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::in
   const TensorId x = b.input("x", shape);
   const TensorId w = b.weight("w", {s.channels, s.width});
   const TensorId state = b.state("state", {s.width - 1, s.channels});
-  b.op(OpKind::kConvolution, {x, w, run.bounds, run.positions, state}, {b.output("y", shape)},
-       DeltaAttributes{true, false, silu});
+  std::vector<TensorId> reads = {x, w, run.bounds, run.positions, state};
+  if (has_bias) reads.insert(reads.begin() + 2, b.weight("bias", {s.channels}));
+  b.op(OpKind::kConvolution, reads, {b.output("y", shape)}, DeltaAttributes{true, false, silu, has_bias});
   return b.result();
 }
 
@@ -147,6 +167,74 @@ OpCase delta_on(DType storage, Scale scale, std::int32_t position, std::int32_t 
   return b.result();
 }
 
+DeltaAttributes of_space(bool has_state, bool has_weight_gradient, float least = 0.0F, float most = 1e30F) {
+  return {has_state, has_weight_gradient, true, false, Recurrence::kStateSpace, least, most};
+}
+
+/// What there is of a state space in DeltaSizes: more value heads to a key head, a wider state.
+DeltaSizes space_sizes(Scale scale) {
+  if (scale == Scale::kModel) return {512, {200, 312}, 2048, 4, 1, 32, 128, 64};
+  return {kOddTokens, kOddSequences, 75, 4, 1, 6, 37, 20};
+}
+
+struct Steps {
+  TensorId a, rates, bias, g, beta;
+};
+
+Steps add_steps(CaseBuilder& b, std::uint32_t tokens, std::int64_t heads, const DeltaAttributes& attributes) {
+  const Shape shape = {tokens, heads};
+  const Steps steps{b.input("a", shape), b.wide_weight("rates", {heads}), b.wide_weight("bias", {heads}),
+                    b.saved_wide("g", shape), b.saved_wide("step", shape)};
+  b.op(OpKind::kDecay, {steps.a, steps.rates, steps.bias}, {steps.g, steps.beta}, attributes);
+  return steps;
+}
+
+/// `limits`: of steps, or none.
+OpCase space_case(DType storage, const DeltaSizes& s, const DeltaAttributes& limits) {
+  CaseBuilder b(storage, s.tokens);
+  b.sequences(s.sequences);
+  const Shape of_keys = {s.tokens, s.key_heads, s.key_size};
+  const Shape of_values = {s.tokens, s.heads, s.size};
+  const Shape of_steps = {s.tokens, s.heads};
+  const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
+  const TensorId d_o = b.input("do", of_values);
+  const Steps steps = add_steps(b, s.tokens, s.heads, limits);
+  const TensorId o = b.output("o", of_values);
+  const TensorId checkpoints =
+      b.saved_wide("checkpoints", {(s.tokens + kDeltaChunk - 1) / kDeltaChunk, s.heads, s.key_size, s.size});
+  const TensorId dq = b.output("dq", of_keys), dk = b.output("dk", of_keys), dv = b.output("dv", of_values);
+  const TensorId dg = b.saved_wide("dg", of_steps), dbeta = b.saved_wide("dstep", of_steps);
+  const TensorId da = b.output("da", of_steps), da_alone = b.output("da alone", of_steps);
+  const TensorId drates = b.gradient("drates", {s.heads}), dbias = b.gradient("dbias", {s.heads});
+  b.op(OpKind::kDeltaRule, {q, k, v, steps.g, steps.beta, b.bounds()}, {o, checkpoints}, of_space(false, false));
+  b.op(OpKind::kDeltaRuleBackward, {q, k, v, steps.g, steps.beta, checkpoints, b.bounds(), d_o},
+       {dq, dk, dv, dg, dbeta}, of_space(false, false));
+  b.op(OpKind::kDecayBackward, {steps.a, steps.rates, steps.bias, dg, dbeta}, {da, drates, dbias},
+       of_space(false, true, limits.least_step, limits.most_step));
+  b.op(OpKind::kDecayBackward, {steps.a, steps.rates, steps.bias, dg, dbeta}, {da_alone}, limits);
+  b.result().projections = {{o, d_o}};
+  b.result().gradients = {
+      {q, dq}, {k, dk}, {v, dv}, {steps.a, da}, {steps.a, da_alone}, {steps.rates, drates}, {steps.bias, dbias}};
+  b.result().reduction = s.tokens;
+  return b.result();
+}
+
+OpCase space_on(DType storage, Scale scale, std::int32_t position, std::int32_t real) {
+  const DeltaSizes s = space_sizes(scale);
+  Continued run = continued(scale, position, real);
+  CaseBuilder b(storage, run.tokens);
+  add_continued(b, run);
+  const Shape of_keys = {run.tokens, s.key_heads, s.key_size};
+  const Shape of_values = {run.tokens, s.heads, s.size};
+  const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
+  const Steps steps = add_steps(b, run.tokens, s.heads, of_space(false, false));
+  const TensorId state = b.wide_state("state", {s.heads, s.key_size, s.size});
+  b.op(OpKind::kDeltaRule, {q, k, v, steps.g, steps.beta, run.bounds, run.positions, state}, {b.output("o", of_values)},
+       of_space(true, false));
+  b.result().reduction = s.key_size;
+  return b.result();
+}
+
 }  // namespace
 
 OpCase convolution(DType storage, Scale scale) { return convolution_case(storage, delta_sizes(scale)); }
@@ -156,11 +244,48 @@ OpCase convolution_from_nothing(DType storage, Scale scale) { return convolution
 OpCase convolution_of_one_token(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 1); }
 OpCase plain_convolution(DType storage, Scale scale) { return convolution_case(storage, delta_sizes(scale), false); }
 OpCase plain_convolution_from_state(DType storage, Scale scale) { return convolution_on(storage, scale, 7, 2, false); }
+OpCase biased_convolution(DType storage, Scale scale) { return biased_case(storage, delta_sizes(scale)); }
+OpCase biased_convolution_from_state(DType storage, Scale scale) {
+  return convolution_on(storage, scale, 7, 2, false, true);
+}
 OpCase delta_rule(DType storage, Scale scale) { return delta_case(storage, delta_sizes(scale)); }
 OpCase delta_rule_of_many_tokens(DType storage, Scale /*scale*/) { return delta_case(storage, many_tokens()); }
 OpCase delta_rule_from_state(DType storage, Scale scale) { return delta_on(storage, scale, 7, 41); }
 OpCase delta_rule_from_nothing(DType storage, Scale scale) { return delta_on(storage, scale, 0, 41); }
 OpCase delta_rule_of_one_token(DType storage, Scale scale) { return delta_on(storage, scale, 7, 1); }
 OpCase delta_rule_of_first_token(DType storage, Scale scale) { return delta_on(storage, scale, 0, 1); }
+
+OpCase state_space(DType storage, Scale scale) {
+  return space_case(storage, space_sizes(scale), of_space(false, false));
+}
+OpCase state_space_of_many_tokens(DType storage, Scale /*scale*/) {
+  return space_case(storage, many_tokens(), of_space(false, false));
+}
+/// Of several heads of keys, and steps of which some are too small and some too large.
+OpCase state_space_of_limited_steps(DType storage, Scale scale) {
+  return space_case(storage, delta_sizes(scale), of_space(false, false, 0.25F, 1.5F));
+}
+OpCase state_space_from_state(DType storage, Scale scale) { return space_on(storage, scale, 7, 41); }
+OpCase state_space_from_nothing(DType storage, Scale scale) { return space_on(storage, scale, 0, 41); }
+/// A token at a time.
+OpCase state_space_of_single_tokens(DType storage, Scale scale) { return space_on(storage, scale, 7, 3); }
+OpCase state_space_of_one_token(DType storage, Scale scale) { return space_on(storage, scale, 7, 1); }
+/// y = x times its head's scale + what else there is.
+OpCase head_scale(DType storage, Scale scale) {
+  const DeltaSizes s = space_sizes(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape shape = {s.tokens, s.heads, s.size};
+  const TensorId x = b.input("x", shape), other = b.input("other", shape), dy = b.input("dy", shape);
+  const TensorId factors = b.wide_weight("scale", {s.heads});
+  const TensorId y = b.output("y", shape), dx = b.output("dx", shape);
+  const TensorId d_factors = b.gradient("dscale", {s.heads});
+  b.op(OpKind::kColumnScale, {x, factors, other}, {y}, ColumnScaleAttributes{false, true});
+  b.op(OpKind::kColumnScale, {dy, factors}, {dx}, ColumnScaleAttributes{});
+  b.op(OpKind::kHeadScaleGradient, {x, dy}, {d_factors});
+  b.result().projections = {{y, dy}};
+  b.result().gradients = {{x, dx}, {other, dy}, {factors, d_factors}};
+  b.result().reduction = s.tokens * s.size;
+  return b.result();
+}
 
 }  // namespace rondo::devices::testing

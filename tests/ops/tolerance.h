@@ -51,6 +51,7 @@ inline double units_of(const Op& op) {
     case OpKind::kJoinHeads:
       return 0;  // copies
     case OpKind::kJoinHeadsBackward:
+    case OpKind::kHeadScaleGradient:
       return 3;  // one sum
     case OpKind::kRoute:
       return 5;  // exp and its sum, quotient

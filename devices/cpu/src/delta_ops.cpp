@@ -15,6 +15,7 @@ class DeltaOp : public VectorOp {
 
  protected:
   bool has_state() const { return attributes<DeltaAttributes>().has_state; }
+  bool is_state_space() const { return attributes<DeltaAttributes>().is_state_space(); }
   bool has_weight_gradient() const { return attributes<DeltaAttributes>().has_weight_gradient; }
 };
 
@@ -33,9 +34,11 @@ class Convolution final : public ConvolutionOp {
   using ConvolutionOp::ConvolutionOp;
   Bytes scratch_bytes(std::uint32_t) const override { return convolution_scratch(shape()); }
   absl::Status run(const RunContext& context) const override {
-    convolution(context.pool, storage_, shape(), in(context, 0), in(context, 1), in_as<std::int32_t>(context, 2),
-                has_state() ? in_as<std::int32_t>(context, 3) : nullptr,
-                has_state() ? context.at(op_.reads[4]) : nullptr, out(context, 0), context.scratch);
+    const bool has_bias = attributes<DeltaAttributes>().has_bias;
+    const std::size_t bounds = has_bias ? 3 : 2;
+    convolution(context.pool, storage_, shape(), in(context, 0), in(context, 1), has_bias ? in(context, 2) : nullptr,
+                in_as<std::int32_t>(context, bounds), has_state() ? in_as<std::int32_t>(context, bounds + 1) : nullptr,
+                has_state() ? context.at(op_.reads[bounds + 2]) : nullptr, out(context, 0), context.scratch);
     return absl::OkStatus();
   }
 };
@@ -61,7 +64,7 @@ class RuleOp : public DeltaOp {
   DeltaShape shape() const {
     const Shape& q = read(0).shape;
     const Shape& v = read(2).shape;
-    return {q[0], q[1], v[1], q[2], v[2]};
+    return {q[0], q[1], v[1], q[2], v[2], is_state_space()};
   }
   DeltaOperands operands(const RunContext& context, std::size_t bounds) const {
     return {in(context, 0),           in(context, 1),           in(context, 2),
@@ -108,7 +111,10 @@ float softplus(float x) { return std::max(x, 0.0F) + std::log1p(std::exp(-std::a
 class GateOp : public DeltaOp {
  public:
   explicit GateOp(const Preparation& preparation)
-      : DeltaOp(preparation), tokens_(rows_of(preparation.read(0))), heads_(columns_of(preparation.read(0))) {}
+      : DeltaOp(preparation),
+        gates_(is_state_space() ? 1 : 2),
+        tokens_(rows_of(preparation.read(0))),
+        heads_(columns_of(preparation.read(0))) {}
 
  protected:
   /// Bytes of `count` rows of the thread's own for each of `members`.
@@ -120,6 +126,13 @@ class GateOp : public DeltaOp {
     return row;
   }
 
+  /// A step of a state space.
+  float clamped(float step) const {
+    const auto& delta = attributes<DeltaAttributes>();
+    return std::clamp(step, delta.least_step, delta.most_step);
+  }
+
+  const std::size_t gates_;  // a and b, or a alone
   const std::int64_t tokens_;
   const std::int64_t heads_;
 };
@@ -129,8 +142,8 @@ class Decay final : public GateOp {
   using GateOp::GateOp;
   Bytes scratch_bytes(std::uint32_t members) const override { return row_bytes(members, 1); }
   absl::Status run(const RunContext& context) const override {
-    const auto* rates = in_as<float>(context, 2);
-    const auto* bias = in_as<float>(context, 3);
+    const auto* rates = in_as<float>(context, gates_);
+    const auto* bias = in_as<float>(context, gates_ + 1);
     float* const g = out_floats(context, 0);
     float* const beta = out_floats(context, 1);
     const std::int64_t step = task_rows(heads_ * 16);
@@ -138,6 +151,13 @@ class Decay final : public GateOp {
       float* const row = reinterpret_cast<float*>(context.scratch) + member * heads_;
       for (std::int64_t t = task * step; t < std::min(tokens_, (task + 1) * step); ++t) {
         const float* x = widened_row(context, 0, t, row);
+        if (is_state_space()) {
+          for (std::int64_t h = 0; h < heads_; ++h) {
+            beta[t * heads_ + h] = clamped(softplus(x[h] + bias[h]));
+            g[t * heads_ + h] = -std::exp(rates[h]) * beta[t * heads_ + h];
+          }
+          continue;
+        }
         for (std::int64_t h = 0; h < heads_; ++h) g[t * heads_ + h] = -std::exp(rates[h]) * softplus(x[h] + bias[h]);
         x = widened_row(context, 1, t, row);
         for (std::int64_t h = 0; h < heads_; ++h) beta[t * heads_ + h] = gate_sigmoid(x[h]);
@@ -168,8 +188,8 @@ class DecayBackward final : public GateOp {
     if (!has_weight_gradient()) return absl::OkStatus();
     for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
       for (std::int64_t h = 0; h < heads_; ++h) {
-        out_floats(context, 2)[h] += sums[2 * chunk * heads_ + h];
-        out_floats(context, 3)[h] += sums[(2 * chunk + 1) * heads_ + h];
+        out_floats(context, gates_)[h] += sums[2 * chunk * heads_ + h];
+        out_floats(context, gates_ + 1)[h] += sums[(2 * chunk + 1) * heads_ + h];
       }
     }
     return absl::OkStatus();
@@ -178,6 +198,7 @@ class DecayBackward final : public GateOp {
  private:
   /// `sums`: of drates [Hv], behind them of dbias.
   void token_gradient(const RunContext& context, std::int64_t token, float* rows, float* sums) const {
+    if (is_state_space()) return step_gradient(context, token, rows, sums);
     const float* const a = widened_row(context, 0, token, rows);
     const float* const b = widened_row(context, 1, token, rows + heads_);
     float* const da = rows + 2 * heads_;
@@ -194,6 +215,23 @@ class DecayBackward final : public GateOp {
     }
     convert_row({da}, context.out(op_.writes[0]).at(token * heads_), heads_);
     convert_row({db}, context.out(op_.writes[1]).at(token * heads_), heads_);
+  }
+
+  /// The same of a state space.
+  void step_gradient(const RunContext& context, std::int64_t token, float* rows, float* sums) const {
+    const float* const a = widened_row(context, 0, token, rows);
+    float* const da = rows + heads_;
+    const float* const dg = in_as<float>(context, 3) + token * heads_;
+    const float* const dbeta = in_as<float>(context, 4) + token * heads_;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      const float x = a[h] + in_as<float>(context, 2)[h];
+      const float rate = -std::exp(in_as<float>(context, 1)[h]);
+      const float step = softplus(x);
+      da[h] = clamped(step) == step ? (dbeta[h] + dg[h] * rate) * gate_sigmoid(x) : 0.0F;
+      sums[h] += dg[h] * rate * clamped(step);
+      sums[heads_ + h] += da[h];
+    }
+    convert_row({da}, context.out(op_.writes[0]).at(token * heads_), heads_);
   }
 
   const std::int64_t chunks_;

@@ -176,6 +176,7 @@ PreparedOr CpuProgram::prepare_op(const Op& op, const Engines& engines) const {
       return prepare_sink_op(preparation);
     case OpKind::kJoinHeads:
     case OpKind::kJoinHeadsBackward:
+    case OpKind::kHeadScaleGradient:
       return prepare_heads_op(preparation);
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:

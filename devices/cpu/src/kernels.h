@@ -111,10 +111,10 @@ void magnitude_scale(ThreadPool& pool, Storage storage, const void* w, const voi
                      std::int64_t rank, std::byte* scratch);
 std::size_t magnitude_scratch(std::int64_t rank, std::uint32_t threads);
 
-/// y = x * scale [width] (+ bias [width]) (+ addend). x, y: [tokens, width]. bias and addend may be null. `one`: there
-/// is one scale for all columns.
-void column_scale(ThreadPool& pool, Storage storage, const void* x, const float* scale, bool one, const void* bias,
-                  const void* addend, void* y, std::int64_t tokens, std::int64_t width);
+/// y = x * scale [width / each] (+ bias [width]) (+ addend). x, y: [tokens, width]. bias and addend may be null.
+/// `each`: columns beside one another that one scale is for.
+void column_scale(ThreadPool& pool, Storage storage, const void* x, const float* scale, std::int64_t each,
+                  const void* bias, const void* addend, void* y, std::int64_t tokens, std::int64_t width);
 
 /// dx = dy * scale; dm [width] += inverse * sum over tokens of dy x, in chunks of kTokenChunk. scratch:
 /// bias_gradient_scratch bytes.

@@ -73,7 +73,7 @@ PreparedOr prepare_row_op(const Preparation& preparation);  // kEmbedding, kEmbe
 /// kRoute, kShareScale, kDispatch, kCombine, kGroupedBias and their gradients.
 PreparedOr prepare_route_op(const Preparation& preparation);
 PreparedOr prepare_sink_op(const Preparation& preparation);   // kAttentionSink and its gradient
-PreparedOr prepare_heads_op(const Preparation& preparation);  // kJoinHeads and its gradient
+PreparedOr prepare_heads_op(const Preparation& preparation);  // kJoinHeads and its gradient, kHeadScaleGradient
 PreparedOr prepare_delta_op(const Preparation& preparation);  // kConvolution, kDecay, kDeltaRule and their gradients
 PreparedOr prepare_grouped_product(const Preparation& preparation);  // is_grouped_product()
 PreparedOr prepare_update_op(const Preparation& preparation);        // kAddRows, kSumOfSquares, kAdamW and kAdamW8

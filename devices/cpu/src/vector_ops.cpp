@@ -213,7 +213,8 @@ class ColumnScale final : public VectorOp {
   using VectorOp::VectorOp;
   absl::Status run(const RunContext& context) const override {
     const auto& scale = attributes<ColumnScaleAttributes>();
-    column_scale(context.pool, storage_, in(context, 0), in_as<float>(context, 1), read(1).elements() == 1,
+    column_scale(context.pool, storage_, in(context, 0), in_as<float>(context, 1),
+                 columns_of(read(0)) / std::max<std::int64_t>(read(1).elements(), 1),
                  scale.has_bias ? in(context, 2) : nullptr,
                  scale.has_addend ? in(context, op_.reads.size() - 1) : nullptr, out(context, 0), rows_of(read(0)),
                  columns_of(read(0)));

@@ -31,7 +31,8 @@ struct AttentionSink {
   }
 };
 
-/// A block a head and a chunk of tokens, kDeltaRows of them at a time; ColumnTotals adds the chunks up.
+/// A block a head and a chunk of tokens, kDeltaRows of them at a time; ColumnTotals adds the chunks up. Without lse and
+/// sinks: the gradient of scales of heads, o being what they scale.
 template <typename T>
 struct AttentionSinkGradient {
   template <typename Block>
@@ -39,7 +40,7 @@ struct AttentionSinkGradient {
     const std::int64_t head = block.x();
     const std::int64_t begin = block.y() * kSinkChunk;
     const std::int64_t end = begin + kSinkChunk < p.tokens ? begin + kSinkChunk : p.tokens;
-    const float sink = load(static_cast<const T*>(p.sinks) + head);
+    const float sink = p.sinks == nullptr ? 0.0F : load(static_cast<const T*>(p.sinks) + head);
     typename Block::template Own<float> sums;
     block.local([&](int thread) {
       sums[thread] = 0;
@@ -47,7 +48,8 @@ struct AttentionSinkGradient {
         const std::int64_t row = token * p.heads + head;
         const T* const d_o = static_cast<const T*>(p.d_o) + row * p.head_dim;
         const T* const o = static_cast<const T*>(p.o) + row * p.head_dim;
-        sums[thread] -= expf(sink - p.lse[row]) * part_of_dot(d_o, o, p.head_dim, thread % 4, 4);
+        const float factor = p.lse == nullptr ? -1.0F : expf(sink - p.lse[row]);
+        sums[thread] -= factor * part_of_dot(d_o, o, p.head_dim, thread % 4, 4);
       }
     });
     const float sum = block.sum(sums);

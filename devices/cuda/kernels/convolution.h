@@ -68,6 +68,7 @@ struct Convolution {
       const std::int64_t channel = block.x() * kTapChannels + thread % kTapChannels;
       if (channel >= p.channels) return;
       Taps taps = load_taps<T>(p, channel);
+      const float bias = p.bias == nullptr ? 0.0F : load(static_cast<const T*>(p.bias) + channel);
       const bool goes_on = p.state != nullptr && p.positions[0] > 0;
       const auto before = [&](std::int32_t from) {
         if (!goes_on) return 0.0F;
@@ -79,7 +80,7 @@ struct Convolution {
         if (firsts[row] < 0) {
           store(y, 0.0F);
         } else {
-          const auto sum = static_cast<Real>(convolved<T>(p, taps, firsts[row], token, channel, before));
+          const auto sum = static_cast<Real>(convolved<T>(p, taps, firsts[row], token, channel, before) + bias);
           store(y, static_cast<float>(activate(p.activation, sum).value));
         }
       }

@@ -20,6 +20,13 @@ RONDO_KERNEL Real softplus(Real x) {
   return x > 0 ? x + rest : rest;
 }
 
+/// A step of a state space.
+template <typename Real>
+RONDO_KERNEL Real clamped(const DecayParams& p, Real step) {
+  if (step < static_cast<Real>(p.least_step)) return static_cast<Real>(p.least_step);
+  return step > static_cast<Real>(p.most_step) ? static_cast<Real>(p.most_step) : step;
+}
+
 /// In fp64 as all that fp32 keeps (elementwise.h): these are a token's few numbers.
 template <typename T>
 struct Decay {
@@ -32,6 +39,12 @@ struct Decay {
       const std::int64_t head = i % p.heads;
       const auto a = static_cast<Real>(load(static_cast<const T*>(p.a) + i));
       const Real soft = softplus(a + static_cast<Real>(p.bias[head]));
+      if (p.b == nullptr) {
+        const Real step = clamped(p, soft);
+        p.g[i] = static_cast<float>(-exponential(static_cast<Real>(p.rates[head])) * step);
+        p.beta[i] = static_cast<float>(step);
+        return;
+      }
       p.g[i] = static_cast<float>(-exponential(static_cast<Real>(p.rates[head])) * soft);
       const auto b = static_cast<Real>(load(static_cast<const T*>(p.b) + i));
       p.beta[i] = static_cast<float>(activate(kSigmoidActivation, b).value);
@@ -58,6 +71,15 @@ struct DecayBackward {
           const std::int64_t i = token * p.heads + head;
           const float a = load(static_cast<const T*>(p.a) + i) + bias;
           const float along = p.dg[i] * rate;
+          if (p.b == nullptr) {
+            const float whole = softplus(a);
+            const float step = clamped(p, whole);
+            const float da = step == whole ? (p.dbeta[i] + along) * activate(kSigmoidActivation, a).value : 0.0F;
+            store(static_cast<T*>(p.da) + i, da);
+            of_rate += along * step;
+            of_bias += da;
+            continue;
+          }
           const float da = along * activate(kSigmoidActivation, a).value;
           store(static_cast<T*>(p.da) + i, da);
           const float b = load(static_cast<const T*>(p.b) + i);

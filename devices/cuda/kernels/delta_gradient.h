@@ -12,6 +12,7 @@
 // An exponential of G_i stands before all of ds(i) and X(i), one of -G_i before all of Y(i), one of G_end before what L
 // is in. So dg_i is the sum over t >= i of s(t) . ds(t) + u(t) . (X(t) - Y(t)), and
 //   exp(G_end) <L, S> + sum over all i of exp(G_end - G_i) u(i) . L d_i.
+// Of a state space there is neither P nor X, and u and s are the rows as they are.
 #pragma once
 
 #include "delta_rule.h"
@@ -183,9 +184,10 @@ struct RuleGradient {
     for (auto& some : squares) block.quad_sum([&](int thread) -> float& { return some[thread]; });
     block.each([&](int thread) {
       if (thread % 4 == 0) {
-        shared.lengths[thread / 4] = inverse_length(squares[0][thread]);
+        const bool plain = p.state_space != 0;
+        shared.lengths[thread / 4] = plain ? 1.0F : inverse_length(squares[0][thread]);
         shared.lengths[kRuleChunk + thread / 4] =
-            inverse_length(squares[1][thread]) / sqrtf(static_cast<float>(p.size));
+            plain ? 1.0F : inverse_length(squares[1][thread]) / sqrtf(static_cast<float>(p.size));
       }
       if (thread >= kRuleChunk) return;
       double sum = 0;
@@ -268,7 +270,8 @@ struct RuleGradient {
         const int column = column_of(thread) + i % 4;
         const float decay = column <= row ? decay_from(shared, column, row) : 0.0F;
         const int place = row * kGradientStride + column;
-        shared.of_keys[place] = column < row ? -shared.beta[row] * decay * pairs[thread][0][i] : 0.0F;
+        shared.of_keys[place] =
+            column < row && p.state_space == 0 ? -shared.beta[row] * decay * pairs[thread][0][i] : 0.0F;
         shared.of_reads[place] = decay * pairs[thread][1][i];
       }
     });
@@ -286,7 +289,8 @@ struct RuleGradient {
           const bool there = row < count && value < p.width;
           const std::int64_t within = value_at(p, part, part.begin - p.first + row) + value;
           const T* const d_o = static_cast<const T*>(p.d_o) + value_at(p, part, part.begin + row) + value;
-          shared.tiles[0][place] = there ? -shared.beta[row] * shared.from[row] * p.pulls[within] : 0.0F;
+          const bool pulls = there && p.state_space == 0;
+          shared.tiles[0][place] = pulls ? -shared.beta[row] * shared.from[row] * p.pulls[within] : 0.0F;
           shared.tiles[1][place] = there ? shared.from[row] * load(d_o) : 0.0F;
           shared.tiles[2][place] = there ? shared.until[row] * shared.beta[row] * p.errors[within] : 0.0F;
           const bool in_state = first + row < p.size && value < p.width;
@@ -402,7 +406,8 @@ struct RuleUnits {
   RONDO_KERNEL static void run(Block& block, const RuleParams& p) {
     const bool of_keys = block.y() == 1;
     const float* const parts = of_keys ? p.dk_parts : p.dq_parts;
-    const float scale = of_keys ? 1.0F : 1.0F / sqrtf(static_cast<float>(p.size));
+    const bool plain = p.state_space != 0;
+    const float scale = of_keys || plain ? 1.0F : 1.0F / sqrtf(static_cast<float>(p.size));
     const std::int32_t real = real_tokens(p.bounds);
     typename Block::template Own<RuleColumn> rows;
     typename Block::template Own<RuleColumn> gradients;
@@ -436,8 +441,8 @@ struct RuleUnits {
       const Place at(p, block.x(), thread);
       if (at.token >= p.tokens || at.token >= p.first + p.length) return;
       T* const to = static_cast<T*>(of_keys ? p.dk : p.dq) + at.row;
-      const float length = inverse_length(squares[thread]);
-      const float within = along[thread] * length * length;
+      const float length = plain ? 1.0F : inverse_length(squares[thread]);
+      const float within = plain ? 0.0F : along[thread] * length * length;
       for_numbers(p, thread, [&](int i, std::int32_t d) {
         store(to + d, at.token < real ? (gradients[thread][i] - rows[thread][i] * within) * length : 0.0F);
       });

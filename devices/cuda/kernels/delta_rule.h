@@ -3,7 +3,8 @@
 //
 // A block takes kRuleColumns columns of a head's state, four threads a column, each with a quarter of its numbers in
 // registers; a warp's columns wait for no other warp's but where rows of the next tokens are brought. Rows of q and k
-// stay as they are: what divides them by their lengths is put to the sums over them.
+// stay as they are: what divides them by their lengths is put to the sums over them. Of a state space (RuleParams) that
+// is 1, and a token's error its value.
 //
 // The gradient goes backward over segments of the tokens, three kernels here and two in delta_gradient.h each:
 // RuleErrors has what the tokens of each chunk found, from its checkpoint; RulePulls carries the state's gradient
@@ -235,7 +236,7 @@ struct RuleWalk {
       const int row = thread / kRuleLanes;
       if (thread % kRuleLanes != 0) return;
       const float factor = row < kRuleTile ? 1.0F : 1.0F / sqrtf(static_cast<float>(p.size));
-      shared.lengths[row] = inverse_length(squares[thread]) * factor;
+      shared.lengths[row] = p.state_space != 0 ? 1.0F : inverse_length(squares[thread]) * factor;
     });
   }
 
@@ -280,7 +281,8 @@ struct RuleWalk {
     block.local([&](int thread) {
       const float length = shared.lengths[row];
       const int place = row * kRuleColumns + thread / kRuleLanes;
-      const float error = shared.values[place] - sums[thread] * length;
+      const float known = p.state_space != 0 ? 0.0F : sums[thread] * length;
+      const float error = shared.values[place] - known;
       const float written = shared.beta[row] * error * length;
       Numbers<4> parts{};
       along(key, thread, [&](Numbers<4> some, int first) {
@@ -329,7 +331,7 @@ struct RuleWalk {
       const float length = shared.lengths[row];
       const float keep = shared.keep[row];
       const float pull = sums[thread] * length;
-      const float taken = shared.beta[row] * pull * length;
+      const float taken = p.state_space != 0 ? 0.0F : shared.beta[row] * pull * length;
       along(key, thread, [&](Numbers<4> some, int first) {
         RONDO_UNROLL
         for (int e = 0; e < 4; ++e) state[thread][first + e] = (state[thread][first + e] - taken * some[e]) * keep;

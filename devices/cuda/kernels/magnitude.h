@@ -42,7 +42,7 @@ struct ColumnScale {
       RowColumn at(first, p.columns);
       RONDO_UNROLL
       for (int i = 0; i < kCount; ++i) {
-        y[i] *= p.scale[p.one != 0 ? 0 : at.column];
+        y[i] *= p.scale[p.each == 1 ? at.column : at.column / p.each];
         if (p.bias != nullptr) y[i] += load(static_cast<const T*>(p.bias) + at.column);
         at.next();
       }

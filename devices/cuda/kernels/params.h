@@ -139,13 +139,13 @@ struct MagnitudeParams {  // a block a row of w + alpha b a
 
 struct ColumnScaleParams {
   const void* x;
-  const float* scale;  // [columns], or where `one` says so [1]
+  const float* scale;  // [columns / each]
   const void* bias;    // [columns], may be null
   const void* addend;  // may be null
   void* y;
   std::int64_t elements;
   std::int64_t columns;
-  std::int32_t one;
+  std::int64_t each;  // columns beside one another that one scale is for
 };
 
 struct NormParams {  // a block a row
@@ -372,6 +372,7 @@ inline constexpr int kMostRuleSize = 128;
 struct ConvolutionParams {  // and its gradient
   const void* x;            // [T, C]
   const void* w;            // [C, W]
+  const void* bias;         // [C], may be null
   const std::int32_t* bounds;
   const std::int32_t* positions;  // may be null, as may be the state
   const void* dy;                 // gradient
@@ -384,9 +385,9 @@ struct ConvolutionParams {  // and its gradient
   std::int32_t activation;  // ActivationKind: SiLU or identity
 };
 
-struct DecayParams {  // and its gradient
-  const void* a;      // [T, Hv]
-  const void* b;
+struct DecayParams {   // and its gradient
+  const void* a;       // [T, Hv]
+  const void* b;       // null of a state space, as is db
   const float* rates;  // [Hv]
   const float* bias;
   const float* dg;  // gradient
@@ -399,6 +400,8 @@ struct DecayParams {  // and its gradient
   float* bias_parts;
   std::int64_t tokens;
   std::int64_t heads;
+  float least_step;  // of a state space
+  float most_step;
 };
 
 /// The delta rule and its gradient. A segment is some chunks of kRuleChunk tokens from `first` on, m of them; what is
@@ -415,7 +418,7 @@ struct RuleParams {
   void* o;                        // forward
   float* state;                   // [Hv, D, Dv], may be null
   float* checkpoints;             // [chunks, Hv, D, Dv]; forward: null where there is a state
-  float* errors;                  // of the segment: [tokens, Hv, Dv] v - S^T k
+  float* errors;                  // of the segment: [tokens, Hv, Dv] v - S^T k, of a state space v
   float* pulls;                   // of the segment: [tokens, Hv, Dv] dS^T k, dS with the token's own part
   float* ends;                    // of the segment: [m, Hv, D, Dv] dS behind each chunk whose last sequence goes on
   const float* carried;           // [Hv, D, Dv] dS behind the segment
@@ -435,6 +438,7 @@ struct RuleParams {
   std::int32_t slots;  // blocks that share the sequences
   std::int32_t first;
   std::int32_t length;  // of the segment
+  std::int32_t state_space;
 };
 
 /// The kernels around the products of the loss over the vocabulary, by chunks of tokens that have a target.

@@ -53,6 +53,7 @@ absl::Status lower_op(Lowering& op) {
     case OpKind::kCachedAttention:
     case OpKind::kAttentionSink:
     case OpKind::kAttentionSinkGradient:
+    case OpKind::kHeadScaleGradient:
       return lower_attention(op);
     case OpKind::kVocabularyStatistics:
     case OpKind::kVocabularyLoss:

@@ -196,14 +196,21 @@ absl::Status lower_cached(Lowering& op) {
   return absl::OkStatus();
 }
 
-/// Of both ops of a sink.
-Arguments<AttentionSinkParams> sink_arguments(const Lowering& op) {
+/// Of both ops of a sink, and of the gradient of scales of heads.
+Arguments<AttentionSinkParams> head_arguments(const Lowering& op) {
   using P = AttentionSinkParams;
   Arguments<P> arguments;
   arguments.params.tokens = static_cast<std::int32_t>(op.in(0).shape[0]);
   arguments.params.heads = static_cast<std::int32_t>(op.in(0).shape[1]);
   arguments.params.head_dim = static_cast<std::int32_t>(op.in(0).shape[2]);
-  arguments.at(&P::o, op.read(0)).at(&P::lse, op.read(1)).at(&P::sinks, op.read(2));
+  arguments.at(&P::o, op.read(0));
+  return arguments;
+}
+
+Arguments<AttentionSinkParams> sink_arguments(const Lowering& op) {
+  using P = AttentionSinkParams;
+  Arguments<P> arguments = head_arguments(op);
+  arguments.at(&P::lse, op.read(1)).at(&P::sinks, op.read(2));
   return arguments;
 }
 
@@ -215,13 +222,13 @@ void lower_sink(Lowering& op) {
             {divide_up(op.in(1).elements(), kDeltaRows), 1, kMostThreads, 0}, arguments);
 }
 
-void lower_sink_gradient(Lowering& op) {
+/// `d_o`: which read.
+void lower_head_sums(Lowering& op, Arguments<AttentionSinkParams> arguments, std::size_t d_o) {
   using P = AttentionSinkParams;
-  Arguments<P> arguments = sink_arguments(op);
   const std::int64_t heads = arguments.params.heads;
   const std::int64_t chunks = divide_up(arguments.params.tokens, kSinkChunk);
   const Place partial = op.workspace(static_cast<Bytes>(chunks * heads) * sizeof(float));
-  arguments.at(&P::d_o, op.read(3)).at(&P::partial, partial);
+  arguments.at(&P::d_o, op.read(d_o)).at(&P::partial, partial);
   op.launch(of_storage(KernelId::k_attention_sink_gradient_fp32, Lowering::storage_of(op.in(0))),
             {heads, chunks, kMostThreads, 0}, arguments);
   add_chunks(op, partial, chunks, heads, op.write(0));
@@ -239,7 +246,10 @@ absl::Status lower_attention(Lowering& op) {
       lower_sink(op);
       return absl::OkStatus();
     case OpKind::kAttentionSinkGradient:
-      lower_sink_gradient(op);
+      lower_head_sums(op, sink_arguments(op), 3);
+      return absl::OkStatus();
+    case OpKind::kHeadScaleGradient:
+      lower_head_sums(op, head_arguments(op), 1);
       return absl::OkStatus();
     default:
       return lower_cached(op);

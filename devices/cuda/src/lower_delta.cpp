@@ -22,7 +22,7 @@ Arguments<ConvolutionParams> convolution_arguments(const Lowering& op) {
   arguments.params.tokens = static_cast<std::int32_t>(op.in(0).shape[0]);
   arguments.params.width = static_cast<std::int32_t>(op.in(1).shape[1]);
   arguments.params.activation = op.attributes<DeltaAttributes>().silu ? 0 : kIdentityActivation;
-  arguments.at(&P::x, op.read(0)).at(&P::w, op.read(1)).at(&P::bounds, op.read(2)).at(&P::y, op.write(0));
+  arguments.at(&P::x, op.read(0)).at(&P::w, op.read(1)).at(&P::y, op.write(0));
   return arguments;
 }
 
@@ -31,7 +31,11 @@ void lower_convolution(Lowering& op) {
   Arguments<P> arguments = convolution_arguments(op);
   const P& p = arguments.params;
   const bool has_state = op.attributes<DeltaAttributes>().has_state;
-  if (has_state) arguments.at(&P::positions, op.read(3)).at(&P::state, op.read(4));
+  const bool has_bias = op.attributes<DeltaAttributes>().has_bias;
+  const std::size_t bounds = has_bias ? 3 : 2;
+  arguments.at(&P::bounds, op.read(bounds));
+  if (has_bias) arguments.at(&P::bias, op.read(2));
+  if (has_state) arguments.at(&P::positions, op.read(bounds + 1)).at(&P::state, op.read(bounds + 2));
   const Storage storage = Lowering::storage_of(op.in(0));
   op.launch(of_storage(KernelId::k_convolution_fp32, storage),
             {divide_up(p.channels, kTapChannels), divide_up(p.tokens, kTapRows), kMostThreads, kConvolutionShared},
@@ -50,18 +54,25 @@ void lower_convolution_backward(Lowering& op) {
   const bool has_weight_gradient = op.attributes<DeltaAttributes>().has_weight_gradient;
   Place partial;
   if (has_weight_gradient) partial = op.workspace(static_cast<Bytes>(chunks * weights) * sizeof(float));
-  arguments.at(&P::dy, op.read(3)).at(&P::partial, partial);
+  arguments.at(&P::bounds, op.read(2)).at(&P::dy, op.read(3)).at(&P::partial, partial);
   op.launch(of_storage(KernelId::k_convolution_backward_fp32, Lowering::storage_of(op.in(0))),
             {divide_up(p.channels, kTapChannels), chunks, kMostThreads, kConvolutionBackwardShared}, arguments);
   if (has_weight_gradient) add_chunks(op, partial, chunks, weights, op.write(1));
 }
 
+/// a and b, or of a state space a alone: how many.
+std::size_t gates_of(const Lowering& op) { return op.attributes<DeltaAttributes>().is_state_space() ? 1 : 2; }
+
 Arguments<DecayParams> decay_arguments(const Lowering& op) {
   using P = DecayParams;
+  const std::size_t gates = gates_of(op);
   Arguments<P> arguments;
   arguments.params.tokens = op.in(0).shape[0];
   arguments.params.heads = op.in(0).shape[1];
-  arguments.at(&P::a, op.read(0)).at(&P::b, op.read(1)).at(&P::rates, op.read(2)).at(&P::bias, op.read(3));
+  arguments.params.least_step = op.attributes<DeltaAttributes>().least_step;
+  arguments.params.most_step = op.attributes<DeltaAttributes>().most_step;
+  arguments.at(&P::a, op.read(0)).at(&P::rates, op.read(gates)).at(&P::bias, op.read(gates + 1));
+  if (gates > 1) arguments.at(&P::b, op.read(1));
   return arguments;
 }
 
@@ -78,7 +89,9 @@ void lower_decay_backward(Lowering& op) {
   Arguments<P> arguments = decay_arguments(op);
   const std::int64_t heads = arguments.params.heads;
   const std::int64_t chunks = divide_up(arguments.params.tokens, kDecayChunk);
-  arguments.at(&P::dg, op.read(4)).at(&P::dbeta, op.read(5)).at(&P::da, op.write(0)).at(&P::db, op.write(1));
+  const std::size_t gates = gates_of(op);
+  arguments.at(&P::dg, op.read(gates + 2)).at(&P::dbeta, op.read(gates + 3)).at(&P::da, op.write(0));
+  if (gates > 1) arguments.at(&P::db, op.write(1));
   const bool has_weight_gradient = op.attributes<DeltaAttributes>().has_weight_gradient;
   Place rates;
   Place bias;
@@ -90,8 +103,8 @@ void lower_decay_backward(Lowering& op) {
   op.launch(of_storage(KernelId::k_decay_backward_fp32, Lowering::storage_of(op.in(0))),
             {divide_up(heads, kColumnThreads), chunks, kMostThreads, kDecayBackwardShared}, arguments);
   if (!has_weight_gradient) return;
-  add_chunks(op, rates, chunks, heads, op.write(2));
-  add_chunks(op, bias, chunks, heads, op.write(3));
+  add_chunks(op, rates, chunks, heads, op.write(gates));
+  add_chunks(op, bias, chunks, heads, op.write(gates + 1));
 }
 
 /// Of what q, k, v, g and beta are read by.
@@ -105,6 +118,7 @@ Arguments<RuleParams> rule_arguments(const Lowering& op) {
   p.heads = static_cast<std::int32_t>(op.in(2).shape[1]);
   p.width = static_cast<std::int32_t>(op.in(2).shape[2]);
   p.slots = static_cast<std::int32_t>(std::min<std::int64_t>(p.tokens, kSlots));
+  p.state_space = op.attributes<DeltaAttributes>().is_state_space() ? 1 : 0;
   arguments.at(&P::q, op.read(0)).at(&P::k, op.read(1)).at(&P::v, op.read(2));
   arguments.at(&P::g, op.read(3)).at(&P::beta, op.read(4));
   return arguments;

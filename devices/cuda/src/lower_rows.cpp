@@ -112,7 +112,7 @@ void scale_columns(Lowering& op, const Place& x, const Place& bias, const Place&
   Arguments<ColumnScaleParams> arguments;
   arguments.params.elements = desc.elements();
   arguments.params.columns = Lowering::columns_of(desc);
-  arguments.params.one = op.in(1).elements() == 1 ? 1 : 0;
+  arguments.params.each = arguments.params.columns / std::max<std::int64_t>(op.in(1).elements(), 1);
   arguments.at(&ColumnScaleParams::x, x).at(&ColumnScaleParams::scale, op.read(1));
   arguments.at(&ColumnScaleParams::bias, bias).at(&ColumnScaleParams::addend, addend);
   arguments.at(&ColumnScaleParams::y, op.write(0));

@@ -35,24 +35,17 @@ std::vector<double> copy_of(const Values& values) {
   return copy;
 }
 
-/// A row of heads of keys brought to length one.
+/// A row of heads of keys brought to length one, or of a state space as it is.
 struct Unit {
   std::vector<double> row;
-  double factor = 0;  // 1 / length
+  double factor = 0;      // 1 / length, or 1
+  bool is_scaled = true;  // not of a state space
 };
-
-Unit unit_of(const Values& x, std::int64_t at, std::int64_t size) {
-  double squares = 1e-6;
-  for (std::int64_t i = 0; i < size; ++i) squares += x[at + i] * x[at + i];
-  Unit unit{{}, 1.0 / std::sqrt(squares)};
-  for (std::int64_t i = 0; i < size; ++i) unit.row.push_back(x[at + i] * unit.factor);
-  return unit;
-}
 
 /// Adds to `dx` at `at` what the gradient of a unit row makes of that of the row.
 void add_unit_gradient(const Unit& unit, const std::vector<double>& dunit, std::vector<double>& dx, std::int64_t at) {
   double along = 0;
-  for (std::size_t i = 0; i < dunit.size(); ++i) along += unit.row[i] * dunit[i];
+  for (std::size_t i = 0; i < dunit.size() && unit.is_scaled; ++i) along += unit.row[i] * dunit[i];
   for (std::size_t i = 0; i < dunit.size(); ++i) {
     dx[static_cast<std::size_t>(at) + i] += unit.factor * (dunit[i] - unit.row[i] * along);
   }
@@ -60,7 +53,12 @@ void add_unit_gradient(const Unit& unit, const std::vector<double>& dunit, std::
 
 struct DeltaOperands {
   explicit DeltaOperands(const Call& call)
-      : q(call.in(0)), k(call.in(1)), v(call.in(2)), g(call.in(3)), beta(call.in(4)) {}
+      : q(call.in(0)),
+        k(call.in(1)),
+        v(call.in(2)),
+        g(call.in(3)),
+        beta(call.in(4)),
+        state_space(call.attributes<DeltaAttributes>().is_state_space()) {}
 
   std::int64_t heads() const { return v.extent(1); }
   std::int64_t size() const { return k.extent(2); }
@@ -70,8 +68,19 @@ struct DeltaOperands {
     return (t * k.extent(1) + h / (heads() / k.extent(1))) * size();
   }
   std::int64_t value(std::int64_t t, std::int64_t h) const { return (t * heads() + h) * width(); }
+  /// What queries are times.
+  double scale() const { return state_space ? 1.0 : 1.0 / std::sqrt(static_cast<double>(size())); }
+
+  Unit unit_of(const Values& x, std::int64_t t, std::int64_t h) const {
+    double squares = 1e-6;
+    for (std::int64_t i = 0; i < size(); ++i) squares += x[key(t, h) + i] * x[key(t, h) + i];
+    Unit unit{{}, state_space ? 1.0 : 1.0 / std::sqrt(squares), !state_space};
+    for (std::int64_t i = 0; i < size(); ++i) unit.row.push_back(x[key(t, h) + i] * unit.factor);
+    return unit;
+  }
 
   const Values q, k, v, g, beta;
+  const bool state_space;
 };
 
 /// The state of one head.
@@ -80,7 +89,7 @@ using State = std::vector<double>;
 /// One token: what the state is once decayed, what is written to it, and what it is then.
 struct Step {
   State decayed;
-  std::vector<double> error;  // v - S^T k
+  std::vector<double> error;  // v - S^T k, or of a state space v
   State after;
 };
 
@@ -92,7 +101,7 @@ Step step(const DeltaOperands& x, std::int64_t t, std::int64_t h, const State& b
   for (const double s : before) result.decayed.push_back(keep * s);
   for (std::int64_t j = 0; j < width; ++j) {
     double known = 0;
-    for (std::int64_t i = 0; i < x.size(); ++i) {
+    for (std::int64_t i = 0; i < x.size() && !x.state_space; ++i) {
       known += result.decayed[static_cast<std::size_t>(i * width + j)] * key.row[static_cast<std::size_t>(i)];
     }
     result.error.push_back(x.v[x.value(t, h) + j] - known);
@@ -106,8 +115,8 @@ Step step(const DeltaOperands& x, std::int64_t t, std::int64_t h, const State& b
 }
 
 void read_out(const DeltaOperands& x, std::int64_t t, std::int64_t h, const State& state, Values& o) {
-  const Unit query = unit_of(x.q, x.key(t, h), x.size());
-  const double scale = 1.0 / std::sqrt(static_cast<double>(x.size()));
+  const Unit query = x.unit_of(x.q, t, h);
+  const double scale = x.scale();
   for (std::int64_t j = 0; j < x.width(); ++j) {
     double sum = 0;
     for (std::int64_t i = 0; i < x.size(); ++i) {
@@ -131,7 +140,7 @@ void delta_rule_from(const Call& call, const DeltaOperands& x) {
       state[i] = states[at + static_cast<std::int64_t>(i)];
     }
     for (std::int64_t t = 0; t < sequences.real_tokens(); ++t) {
-      state = step(x, t, h, state, unit_of(x.k, x.key(t, h), x.size())).after;
+      state = step(x, t, h, state, x.unit_of(x.k, t, h)).after;
       read_out(x, t, h, state, o);
     }
     for (std::size_t i = 0; i < state.size(); ++i) states.set(at + static_cast<std::int64_t>(i), state[i]);
@@ -149,8 +158,8 @@ void delta_token_gradient(const DeltaOperands& x, const Values& d_o, std::int64_
   const auto size = static_cast<std::size_t>(x.size());
   const auto gate = static_cast<std::size_t>(t * x.heads() + h);
   const double beta = x.beta[static_cast<std::int64_t>(gate)];
-  const Unit query = unit_of(x.q, x.key(t, h), x.size());
-  const double scale = 1.0 / std::sqrt(static_cast<double>(size));
+  const Unit query = x.unit_of(x.q, t, h);
+  const double scale = x.scale();
   std::vector<double> dquery(size), dkey(size), dwritten(width);
   for (std::size_t i = 0; i < size; ++i) {
     for (std::size_t j = 0; j < width; ++j) {
@@ -172,7 +181,7 @@ void delta_token_gradient(const DeltaOperands& x, const Values& d_o, std::int64_
   const double keep = std::exp(x.g[static_cast<std::int64_t>(gate)]);
   for (std::size_t i = 0; i < size; ++i) {
     for (std::size_t j = 0; j < width; ++j) {
-      const double derror = beta * dwritten[j];
+      const double derror = x.state_space ? 0.0 : beta * dwritten[j];
       dkey[i] -= derror * forward.decayed[i * width + j];
       dstate[i * width + j] -= derror * key.row[i];
       out.dg[gate] += dstate[i * width + j] * forward.decayed[i * width + j];
@@ -183,33 +192,72 @@ void delta_token_gradient(const DeltaOperands& x, const Values& d_o, std::int64_
   add_unit_gradient(key, dkey, out.dk, x.key(t, h));
 }
 
+/// Steps of a state space before they are clamped.
+double step_of(const Values& a, const Values& bias, std::int64_t i) { return softplus(a[i] + bias[i % a.columns()]); }
+
+void state_space_decay(const Call& call) {
+  const auto& attributes = call.attributes<DeltaAttributes>();
+  const Values a = call.in(0), rates = call.in(1), bias = call.in(2);
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const double step = std::clamp<double>(step_of(a, bias, i), attributes.least_step, attributes.most_step);
+    call.out(0).set(i, -std::exp(rates[i % a.columns()]) * step);
+    call.out(1).set(i, step);
+  }
+}
+
+void state_space_decay_backward(const Call& call) {
+  const auto& attributes = call.attributes<DeltaAttributes>();
+  const Values a = call.in(0), rates = call.in(1), bias = call.in(2), dg = call.in(3), dbeta = call.in(4);
+  const std::int64_t heads = a.columns();
+  std::vector<double> drates(static_cast<std::size_t>(heads)), dbias(static_cast<std::size_t>(heads));
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const std::int64_t h = i % heads;
+    const double rate = -std::exp(rates[h]);
+    const double step = step_of(a, bias, i);
+    const bool clamped =
+        step < static_cast<double>(attributes.least_step) || step > static_cast<double>(attributes.most_step);
+    const double slope = clamped ? 0 : (dbeta[i] + dg[i] * rate) * sigmoid(a[i] + bias[h]);
+    call.out(0).set(i, slope);
+    drates[static_cast<std::size_t>(h)] +=
+        dg[i] * rate * std::clamp<double>(step, attributes.least_step, attributes.most_step);
+    dbias[static_cast<std::size_t>(h)] += slope;
+  }
+  if (!attributes.has_weight_gradient) return;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    call.out(1).add(h, drates[static_cast<std::size_t>(h)]);
+    call.out(2).add(h, dbias[static_cast<std::size_t>(h)]);
+  }
+}
+
 }  // namespace
 
 void convolution(const Call& call) {
   const Values x = call.in(0);
   const Values w = call.in(1);
-  const Sequences sequences(call.in(2));
+  const auto& attributes = call.attributes<DeltaAttributes>();
+  const std::size_t bounds = attributes.has_bias ? 3 : 2;
+  const Sequences sequences(call.in(bounds));
   Values y = call.out(0);
   y.fill(0);
   const std::int64_t channels = x.columns();
-  const bool has_state = call.attributes<DeltaAttributes>().has_state;
-  const bool silu = call.attributes<DeltaAttributes>().silu;
+  const bool has_state = attributes.has_state;
   const std::int64_t kept = w.extent(1) - 1;
-  const std::vector<double> state = has_state ? copy_of(call.in(4)) : std::vector<double>();
+  const std::vector<double> state = has_state ? copy_of(call.in(bounds + 2)) : std::vector<double>();
   const auto before = [&](std::int64_t back, std::int64_t c) {
-    if (!has_state || call.in(3).integers()[0] == 0) return 0.0;
+    if (!has_state || call.in(bounds + 1).integers()[0] == 0) return 0.0;
     return state[static_cast<std::size_t>((kept - back) * channels + c)];
   };
   for (std::int64_t s = 0; s < sequences.count(); ++s) {
     for (std::int64_t t = sequences.begin(s); t < sequences.end(s); ++t) {
       for (std::int64_t c = 0; c < channels; ++c) {
-        const double sum = convolved(x, w, sequences.begin(s), t, c, before);
-        y.set(t * channels + c, silu ? sum * sigmoid(sum) : sum);
+        double sum = convolved(x, w, sequences.begin(s), t, c, before);
+        if (attributes.has_bias) sum += call.in(2)[c];
+        y.set(t * channels + c, attributes.silu ? sum * sigmoid(sum) : sum);
       }
     }
   }
   if (!has_state || sequences.real_tokens() == 0) return;
-  Values left = call.in(4);
+  Values left = call.in(bounds + 2);
   for (std::int64_t row = 0; row < kept; ++row) {
     const std::int64_t token = sequences.real_tokens() - kept + row;
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -250,6 +298,7 @@ void convolution_backward(const Call& call) {
 }
 
 void decay(const Call& call) {
+  if (call.attributes<DeltaAttributes>().is_state_space()) return state_space_decay(call);
   const Values a = call.in(0), b = call.in(1), rates = call.in(2), bias = call.in(3);
   Values g = call.out(0);
   Values beta = call.out(1);
@@ -261,6 +310,7 @@ void decay(const Call& call) {
 }
 
 void decay_backward(const Call& call) {
+  if (call.attributes<DeltaAttributes>().is_state_space()) return state_space_decay_backward(call);
   const Values a = call.in(0), b = call.in(1), rates = call.in(2), bias = call.in(3);
   const Values dg = call.in(4), dbeta = call.in(5);
   Values da = call.out(0);
@@ -299,7 +349,7 @@ void delta_rule(const Call& call) {
         for (std::size_t i = 0; i < state.size() && t % kDeltaChunk == 0; ++i) {
           checkpoints.set(at + static_cast<std::int64_t>(i), state[i]);
         }
-        state = step(x, t, h, state, unit_of(x.k, x.key(t, h), x.size())).after;
+        state = step(x, t, h, state, x.unit_of(x.k, t, h)).after;
         read_out(x, t, h, state, o);
       }
     }
@@ -319,7 +369,7 @@ void delta_rule_backward(const Call& call) {
       std::vector<Step> steps;
       State state(static_cast<std::size_t>(x.state_size()), 0.0);
       for (std::int64_t t = sequences.begin(s); t < sequences.end(s); ++t) {
-        keys.push_back(unit_of(x.k, x.key(t, h), x.size()));
+        keys.push_back(x.unit_of(x.k, t, h));
         steps.push_back(step(x, t, h, state, keys.back()));
         state = steps.back().after;
       }

@@ -36,8 +36,9 @@ void column_scale(const Call& call) {
   const Values scale = call.in(1);
   Values y = call.out(0);
   const std::int64_t width = x.columns();
+  const std::int64_t each = width / scale.size();  // columns of a scale
   for (std::int64_t i = 0; i < x.size(); ++i) {
-    double value = x[i] * scale[scale.size() == 1 ? 0 : i % width];
+    double value = x[i] * scale[i % width / each];
     if (attributes.has_bias) value += call.in(2)[i % width];
     if (attributes.has_addend) value += call.in(attributes.has_bias ? 3 : 2)[i];
     y.set(i, value);
@@ -59,6 +60,16 @@ void column_scale_backward(const Call& call) {
   for (std::int64_t column = 0; column < width; ++column) {
     call.out(1).add(column, inverse[column] * sums[static_cast<std::size_t>(column)]);
   }
+}
+
+void head_scale_gradient(const Call& call) {
+  const Values x = call.in(0);
+  const Values dy = call.in(1);
+  std::vector<double> sums(static_cast<std::size_t>(x.extent(1)));
+  for (std::int64_t i = 0; i < x.size(); ++i) {
+    sums[static_cast<std::size_t>(i % x.columns() / x.extent(2))] += dy[i] * x[i];
+  }
+  for (std::size_t head = 0; head < sums.size(); ++head) call.out(0).add(static_cast<std::int64_t>(head), sums[head]);
 }
 
 }  // namespace rondo::devices::reference

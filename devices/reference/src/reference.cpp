@@ -90,6 +90,8 @@ void run(const reference::Call& call) {
       return reference::column_scale(call);
     case OpKind::kColumnScaleBackward:
       return reference::column_scale_backward(call);
+    case OpKind::kHeadScaleGradient:
+      return reference::head_scale_gradient(call);
     case OpKind::kVocabularyStatistics:
       return reference::vocabulary_statistics(call);
     case OpKind::kVocabularyLoss:

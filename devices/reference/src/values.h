@@ -127,6 +127,7 @@ void noise(const Call& call);
 void magnitude_scale(const Call& call);
 void column_scale(const Call& call);
 void column_scale_backward(const Call& call);
+void head_scale_gradient(const Call& call);
 void matmul(const Call& call);
 void matmul_input_gradient(const Call& call);
 void matmul_weight_gradient(const Call& call);

@@ -294,15 +294,15 @@ bool attend_by_units(OpLowering& op) {
 }
 
 /// do . o of every query; for the gradient of sinks, what each query adds to it.
-std::uint32_t add_delta(OpLowering& op) {
+/// `o`, `d_o`: which reads; `rest`: lse and sinks, where there are some.
+std::uint32_t add_dots(OpLowering& op, std::size_t o, std::size_t d_o, bool sinks) {
   constexpr std::int64_t kThreads = 64;
-  const bool sinks = op.op().kind == OpKind::kAttentionSinkGradient;
-  const TensorDesc& q = op.in(0);  // or o, which is alike
-  const std::int64_t rows = q.shape[0] * q.shape[1];
+  const TensorDesc& of = op.in(o);
+  const std::int64_t rows = of.shape[0] * of.shape[1];
   const std::uint32_t delta = op.workspace(rows);
-  op.add(Shader::kAttentionDelta, {storage_of(q), spread_step(q.shape[2]), flag_of(sinks)},
-         {op.read(sinks ? 0 : 3), op.read(sinks ? 3 : 5), delta, op.read(1), op.read(2)},
-         {rows, q.shape[2], q.shape[1]}, parts_of(rows, kThreads));
+  op.add(Shader::kAttentionDelta, {storage_of(of), spread_step(of.shape[2]), flag_of(sinks)},
+         {op.read(o), op.read(d_o), delta, op.read(sinks ? 1 : o), op.read(sinks ? 2 : o)},
+         {rows, of.shape[2], of.shape[1]}, parts_of(rows, kThreads));
   return delta;
 }
 
@@ -312,7 +312,7 @@ bool gradients_by_units(OpLowering& op) {
   const UnitTiles queries = unit_tiles(op.units(), shape, kQueryUnits, op.in(0).shape[2]);
   const UnitTiles keys = unit_tiles(op.units(), shape, kKeyUnits, op.in(0).shape[2]);
   if (queries.own == 0 || keys.own == 0) return false;
-  const std::uint32_t delta = add_delta(op);
+  const std::uint32_t delta = add_dots(op, 3, 5, false);
   const Largest largest = find_largest(op);
   add_units(op, kQueryUnits, shape, queries, op.in(0).shape[1], largest,
             {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0), largest.slot});
@@ -334,7 +334,7 @@ void lower_attention(OpLowering& op) {
 void lower_attention_backward(OpLowering& op) {
   if (gradients_by_units(op) || gradients_by_panels(op)) return;
   const TensorDesc& q = op.in(0);
-  const std::uint32_t delta = add_delta(op);
+  const std::uint32_t delta = add_dots(op, 3, 5, false);
   const std::uint32_t tile = tile_rows(q.shape[2], 4);
   add_tiles(op, Shader::kAttentionQueryGradient, tile, false, q.shape[1],
             {op.read(0), op.read(1), op.read(2), op.read(4), op.read(5), op.read(6), delta, op.write(0)});
@@ -367,7 +367,13 @@ void lower_attention_sink(OpLowering& op) {
 void lower_attention_sink_gradient(OpLowering& op) {
   const TensorDesc& lse = op.in(1);
   if (lse.elements() == 0) return;
-  lower_token_sums(op, kFloat32Storage, add_delta(op), op.write(0), rows_of(lse), columns_of(lse));
+  lower_token_sums(op, kFloat32Storage, add_dots(op, 0, 3, true), op.write(0), rows_of(lse), columns_of(lse));
+}
+
+void lower_head_scale_gradient(OpLowering& op) {
+  const TensorDesc& x = op.in(0);
+  if (x.elements() == 0) return;
+  lower_token_sums(op, kFloat32Storage, add_dots(op, 0, 1, false), op.write(0), rows_of(x), x.shape[1]);
 }
 
 }  // namespace rondo::devices::vulkan

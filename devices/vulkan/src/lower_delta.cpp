@@ -1,6 +1,7 @@
 // Linear attention by the gated delta rule: the short convolution, the gates, the recurrence and its gradient.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "lowering.h"
 
@@ -24,8 +25,8 @@ static_assert(kMostWalked % kWalkTokens == 0 && kRangeTokens % kDeltaChunk == 0 
 Dispatch& add_convolution(OpLowering& op, Shader shader, std::int64_t block, bool flag,
                           std::initializer_list<std::uint32_t> slots) {
   const TensorDesc& x = op.in(0);
-  const bool silu = op.attributes<DeltaAttributes>().silu;
-  Dispatch& dispatch = op.add(shader, {storage_of(x), flag_of(silu)}, slots,
+  const auto& delta = op.attributes<DeltaAttributes>();
+  Dispatch& dispatch = op.add(shader, {storage_of(x), flag_of(delta.silu), flag_of(delta.has_bias)}, slots,
                               {rows_of(x), columns_of(x), op.in(1).shape[1], block, flag ? 1 : 0}, x.elements());
   dispatch.groups = {static_cast<std::uint32_t>(parts_of(columns_of(x), kDeltaThreads)),
                      static_cast<std::uint32_t>(parts_of(rows_of(x), block)), 1};
@@ -83,8 +84,8 @@ void scale_queries(Dispatch& dispatch, const Heads& x) {
 
 /// Of delta_walk.glsl.
 Constants constants_of(const OpLowering& op) {
-  if (!op.panel()) return {storage_of(op.in(0))};
-  return {storage_of(op.in(0)), op.in(1).shape[2] % 2 == 0 ? 2U : 1U};
+  const bool pairs = op.panel() && op.in(1).shape[2] % 2 == 0;
+  return {storage_of(op.in(0)), pairs ? 2U : 1U, flag_of(op.attributes<DeltaAttributes>().is_state_space())};
 }
 
 /// Of `products` a token of the range. A walk's workgroups have whole sequences, of `parts` parts all may be one's.
@@ -112,7 +113,7 @@ void add_step(OpLowering& op, const Heads& x) {
   constexpr double kStepProducts = 4;
   const std::uint32_t step = spread_step(x.width);
   Dispatch& dispatch = op.add(
-      Shader::kDeltaStep, {storage_of(op.in(0)), step},
+      Shader::kDeltaStep, {storage_of(op.in(0)), step, flag_of(op.attributes<DeltaAttributes>().is_state_space())},
       {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(5), op.write(0), op.read(7), op.read(6)},
       {x.heads, x.key_heads, x.size, x.width}, x.heads * parts_of(x.width, kStepsAcross * step));
   scale_queries(dispatch, x);
@@ -132,7 +133,7 @@ void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range&
   add_walk(op, x, Walk::kErrors, range, kDeltaChunk,
            {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(6), kept.slot, op.read(5)})
       .beside = true;
-  Dispatch& keys = op.add(Shader::kDeltaKeyGradient, {storage_of(op.in(0))},
+  Dispatch& keys = op.add(Shader::kDeltaKeyGradient, constants_of(op),
                           {op.read(0), op.read(1), op.read(3), op.read(4), op.read(5), op.read(6), op.read(7),
                            kept.slot, op.write(0), op.write(1), op.write(4)},
                           {x.tokens, x.heads, x.key_heads, x.size, x.width, range.first, range.end, 0, kept.places,
@@ -146,13 +147,27 @@ void add_gradient(OpLowering& op, const Heads& x, const Kept& kept, const Range&
          {x.tokens, x.heads, range.first, range.end, kept.gates}, parts_of(range.tokens() * x.heads, kDeltaThreads));
 }
 
+/// `gates`: a and b, or a alone.
+Dispatch& add_decay(OpLowering& op, bool backward, std::size_t gates, bool parts,
+                    std::initializer_list<std::uint32_t> slots) {
+  const TensorDesc& a = op.in(0);
+  Dispatch& dispatch = op.add(Shader::kDecay, {storage_of(a), flag_of(backward), flag_of(gates == 1)}, slots,
+                              {a.elements(), columns_of(a), parts ? 1 : 0}, parts_of(a.elements(), kDeltaThreads));
+  dispatch.push.factors[0] = op.attributes<DeltaAttributes>().least_step;
+  dispatch.push.factors[1] = std::min(op.attributes<DeltaAttributes>().most_step, std::numeric_limits<float>::max());
+  return dispatch;
+}
+
+std::size_t gates_of(const OpLowering& op) { return op.attributes<DeltaAttributes>().is_state_space() ? 1 : 2; }
+
 }  // namespace
 
 void lower_convolution(OpLowering& op) {
-  const bool has_state = op.attributes<DeltaAttributes>().has_state;
-  add_convolution(
-      op, Shader::kConvolution, kConvolvedTokens, has_state,
-      {op.read(0), op.read(1), op.read(2), op.write(0), op.read(has_state ? 3 : 2), op.read(has_state ? 4 : 0)});
+  const auto& delta = op.attributes<DeltaAttributes>();
+  const std::size_t bounds = delta.has_bias ? 3 : 2;
+  add_convolution(op, Shader::kConvolution, kConvolvedTokens, delta.has_state,
+                  {op.read(0), op.read(1), op.read(bounds), op.write(0), op.read(bounds + (delta.has_state ? 1 : 0)),
+                   op.read(delta.has_state ? bounds + 2 : 0), op.read(delta.has_bias ? 2 : 0)});
 }
 
 void lower_convolution_backward(OpLowering& op) {
@@ -166,10 +181,9 @@ void lower_convolution_backward(OpLowering& op) {
 }
 
 void lower_decay(OpLowering& op) {
-  const TensorDesc& a = op.in(0);
-  op.add(Shader::kDecay, {storage_of(a), flag_of(false)},
-         {op.read(0), op.read(1), op.read(2), op.read(3), op.write(0), op.write(1)}, {a.elements(), columns_of(a)},
-         parts_of(a.elements(), kDeltaThreads));
+  const std::size_t gates = gates_of(op);
+  add_decay(op, false, gates, false,
+            {op.read(0), op.read(gates - 1), op.read(gates), op.read(gates + 1), op.write(0), op.write(1)});
 }
 
 void lower_decay_backward(OpLowering& op) {
@@ -177,13 +191,13 @@ void lower_decay_backward(OpLowering& op) {
   const bool has_gradient = op.attributes<DeltaAttributes>().has_weight_gradient;
   const std::uint32_t rates = has_gradient ? op.workspace(a.elements()) : op.write(0);
   const std::uint32_t bias = has_gradient ? op.workspace(a.elements()) : op.write(0);
-  op.add(
-      Shader::kDecay, {storage_of(a), flag_of(true)},
-      {op.read(0), op.read(1), op.read(2), op.read(3), op.read(4), op.read(5), op.write(0), op.write(1), rates, bias},
-      {a.elements(), columns_of(a), has_gradient ? 1 : 0}, parts_of(a.elements(), kDeltaThreads));
+  const std::size_t gates = gates_of(op);
+  add_decay(op, true, gates, has_gradient,
+            {op.read(0), op.read(gates - 1), op.read(gates), op.read(gates + 1), op.read(gates + 2), op.read(gates + 3),
+             op.write(0), op.write(gates - 1), rates, bias});
   if (!has_gradient) return;
-  lower_token_sums(op, kFloat32Storage, rates, op.write(2), rows_of(a), columns_of(a));
-  lower_token_sums(op, kFloat32Storage, bias, op.write(3), rows_of(a), columns_of(a));
+  lower_token_sums(op, kFloat32Storage, rates, op.write(gates), rows_of(a), columns_of(a));
+  lower_token_sums(op, kFloat32Storage, bias, op.write(gates + 1), rows_of(a), columns_of(a));
 }
 
 void lower_delta_rule(OpLowering& op) {

@@ -270,10 +270,11 @@ namespace {
 
 void add_column_scale(OpLowering& op, const TensorDesc& x, bool has_bias, bool has_addend,
                       std::initializer_list<std::uint32_t> slots) {
-  const std::uint32_t step = step_of(columns_of(x));
-  const std::uint32_t one = op.in(1).elements() == 1 ? 1U : 0U;
-  op.add(Shader::kColumnScale, {storage_of(x), has_bias ? 1U : 0U, has_addend ? 1U : 0U, each_of(op), step, one}, slots,
-         {x.elements(), columns_of(x)}, groups_of(op, x.elements(), step));
+  const std::int64_t several = columns_of(x) / std::max<std::int64_t>(op.in(1).elements(), 1);  // columns of a scale
+  const std::uint32_t step = step_of(several == 1 ? columns_of(x) : several);
+  op.add(Shader::kColumnScale,
+         {storage_of(x), has_bias ? 1U : 0U, has_addend ? 1U : 0U, each_of(op), step, several == 1 ? 0U : 1U}, slots,
+         {x.elements(), columns_of(x), several}, groups_of(op, x.elements(), step));
 }
 
 }  // namespace

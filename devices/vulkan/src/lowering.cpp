@@ -129,6 +129,8 @@ void lower(OpLowering& op) {
       return lower_column_scale(op);
     case OpKind::kColumnScaleBackward:
       return lower_column_scale_backward(op);
+    case OpKind::kHeadScaleGradient:
+      return lower_head_scale_gradient(op);
     case OpKind::kAddRows:
     case OpKind::kSumOfSquares:
     case OpKind::kAdamW:

@@ -188,6 +188,7 @@ void lower_select_last(OpLowering& op);
 void lower_magnitude_scale(OpLowering& op);
 void lower_column_scale(OpLowering& op);
 void lower_column_scale_backward(OpLowering& op);
+void lower_head_scale_gradient(OpLowering& op);
 void lower_expand(OpLowering& op);
 void lower_encode(OpLowering& op);
 void lower_matmul(OpLowering& op);

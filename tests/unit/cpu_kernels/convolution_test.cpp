@@ -66,8 +66,8 @@ TEST(Convolution, Forward_AgreesWithDouble) {
       Array y(storage, in.x.size());
       std::vector<std::byte> scratch(convolution_scratch(of.shape));
       ThreadPool pool(2);
-      convolution(pool, storage, of.shape, in.x.data(), in.w.data(), in.batch.bounds.data(), nullptr, nullptr, y.data(),
-                  scratch.data());
+      convolution(pool, storage, of.shape, in.x.data(), in.w.data(), nullptr, in.batch.bounds.data(), nullptr, nullptr,
+                  y.data(), scratch.data());
       expect_close(y, reference(of, in.x, in.w, in.dy).y, storage, 1e-6, 2e-6, "y");
     }
   });
@@ -91,6 +91,39 @@ TEST(ConvolutionBackward, Gradients_AgreeWithDouble) {
   });
 }
 
+/// Without SiLU what the bias adds is all that it does.
+TEST(Convolution, WithABias_AddsIt) {
+  for_each_storage([](Storage storage) {
+    for (const ConvolutionCase& with_silu : convolution_cases()) {
+      ConvolutionCase of = with_silu;
+      of.shape.silu = false;
+      const ConvolutionInputs in(of, storage);
+      const Array bias = random_array(storage, of.shape.channels, 4);
+      std::vector<std::byte> scratch(convolution_scratch(of.shape));
+      ThreadPool pool(2);
+      const auto run = [&](const void* b, Storage to, const Array& x, const Array& w) {
+        Array y(to, x.size());
+        convolution(pool, to, of.shape, x.data(), w.data(), b, in.batch.bounds.data(), nullptr, nullptr, y.data(),
+                    scratch.data());
+        return y;
+      };
+      const auto widened = [](const Array& narrow) {
+        std::vector<float> numbers;
+        for (std::size_t i = 0; i < narrow.size(); ++i) numbers.push_back(static_cast<float>(narrow[i]));
+        return Array(Storage::kFloat32, numbers);
+      };
+      const Array without = run(nullptr, Storage::kFloat32, widened(in.x), widened(in.w));
+      std::vector<double> want;
+      const auto real = static_cast<std::size_t>(in.batch.bounds[static_cast<std::size_t>(in.batch.bounds[0]) + 1]);
+      const auto channels = static_cast<std::size_t>(of.shape.channels);
+      for (std::size_t i = 0; i < without.size(); ++i) {
+        want.push_back(i / channels < real ? without[i] + bias[i % channels] : 0.0);
+      }
+      expect_close(run(bias.data(), storage, in.x, in.w), want, storage, 1e-6, 2e-6, "y");
+    }
+  });
+}
+
 /// A sequence in two parts, the second shorter than what the state holds, is as the sequence whole.
 TEST(Convolution, FromAState_GoesOn) {
   for_each_storage([](Storage storage) {
@@ -107,8 +140,8 @@ TEST(Convolution, FromAState_GoesOn) {
       const ConvolutionShape shape{count, 21, 4};
       const Batch batch = batch_of({count}, static_cast<std::size_t>(count));
       Array y(storage, part.size());
-      convolution(pool, storage, shape, part.data(), in.w.data(), batch.bounds.data(), &begin, state.data(), y.data(),
-                  scratch.data());
+      convolution(pool, storage, shape, part.data(), in.w.data(), nullptr, batch.bounds.data(), &begin, state.data(),
+                  y.data(), scratch.data());
       for (std::size_t i = 0; i < y.size(); ++i) got.push_back(y[i]);
       begin += count;
     }

@@ -1,7 +1,8 @@
-// The gated delta rule and its gradient against fp64 token by token, on every instruction set.
+// The gated delta rule, state spaces and their gradient against fp64 token by token, on every instruction set.
 #include "kernels/delta.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "support.h"
 
@@ -24,7 +25,11 @@ std::vector<DeltaCase> delta_cases() {
           {{63, 70, 3}, {140, 1, 3, 13, 6}},
           {{150, 20}, {180, 1, 2, 17, 33}, 0.01},
           {{100}, {104, 1, 1, 33, 65}, 20.0},
-          {{81}, {81, 1, 1, 128, 128}, 0.1}};
+          {{81}, {81, 1, 1, 128, 128}, 0.1},
+          {{5, 16, 17}, {41, 2, 4, 6, 13, true}},
+          {{63, 70, 3}, {140, 1, 37, 13, 6, true}},  // more heads than a task takes
+          {{150, 20}, {180, 1, 2, 17, 33, true}, 0.01},
+          {{81}, {81, 1, 18, 128, 64, true}, 0.1}};
 }
 
 struct DeltaInputs {
@@ -49,17 +54,19 @@ struct DeltaReference {
   Doubles o, checkpoints, dq, dk, dv, dg, dbeta, state;
 };
 
+/// A row of length one times `scale`, or where it is `plain` the row itself.
 struct UnitRow {
-  UnitRow(const Array& x, std::size_t at, std::size_t size, double scale) : factor(scale) {
+  UnitRow(const Array& x, std::size_t at, std::size_t size, double scale, bool is_plain)
+      : factor(is_plain ? 1.0 : scale), plain(is_plain) {
     double squares = 1e-6;
     for (std::size_t i = 0; i < size; ++i) squares += x[at + i] * x[at + i];
-    inverse = 1.0 / std::sqrt(squares);
-    for (std::size_t i = 0; i < size; ++i) row.push_back(x[at + i] * inverse * scale);
+    inverse = plain ? 1.0 : 1.0 / std::sqrt(squares);
+    for (std::size_t i = 0; i < size; ++i) row.push_back(x[at + i] * inverse * factor);
   }
   /// Adds the gradient of x, given that of the row.
   void add_gradient(const Doubles& drow, Doubles& dx, std::size_t at) const {
     double along = 0;
-    for (std::size_t i = 0; i < row.size(); ++i) along += row[i] / factor * drow[i];
+    for (std::size_t i = 0; i < row.size() && !plain; ++i) along += row[i] / factor * drow[i];
     for (std::size_t i = 0; i < row.size(); ++i) {
       dx[at + i] += inverse * factor * (drow[i] - row[i] / factor * along);
     }
@@ -67,6 +74,7 @@ struct UnitRow {
   Doubles row;
   double inverse = 0;
   double factor;
+  bool plain;
 };
 
 class Recurrence {
@@ -77,7 +85,8 @@ class Recurrence {
         key_heads_(static_cast<std::size_t>(of.shape.key_heads)),
         size_(static_cast<std::size_t>(of.shape.size)),
         width_(static_cast<std::size_t>(of.shape.width)),
-        head_(head) {}
+        head_(head),
+        state_space_(of.shape.state_space) {}
 
   void run(std::size_t begin, std::size_t end, DeltaReference& out) const {
     Doubles state(size_ * width_);
@@ -98,8 +107,10 @@ class Recurrence {
   }
   std::size_t key_at(std::size_t t) const { return (t * key_heads_ + head_ / (heads_ / key_heads_)) * size_; }
   std::size_t gate_at(std::size_t t) const { return t * heads_ + head_; }
-  UnitRow key(std::size_t t) const { return {in_.k, key_at(t), size_, 1.0}; }
-  UnitRow query(std::size_t t) const { return {in_.q, key_at(t), size_, 1.0 / std::sqrt(static_cast<double>(size_))}; }
+  UnitRow key(std::size_t t) const { return {in_.k, key_at(t), size_, 1.0, state_space_}; }
+  UnitRow query(std::size_t t) const {
+    return {in_.q, key_at(t), size_, 1.0 / std::sqrt(static_cast<double>(size_)), state_space_};
+  }
   double keep(std::size_t t) const { return std::exp(static_cast<double>(in_.g[gate_at(t)])); }
   double beta(std::size_t t) const { return static_cast<double>(in_.beta[gate_at(t)]); }
   Doubles errors(std::size_t t, const Doubles& decayed) const {
@@ -107,7 +118,7 @@ class Recurrence {
     Doubles error;
     for (std::size_t j = 0; j < width_; ++j) {
       double known = 0;
-      for (std::size_t i = 0; i < size_; ++i) known += decayed[i * width_ + j] * k.row[i];
+      for (std::size_t i = 0; i < size_ && !state_space_; ++i) known += decayed[i * width_ + j] * k.row[i];
       error.push_back(in_.v[gate_at(t) * width_ + j] - known);
     }
     return error;
@@ -149,8 +160,9 @@ class Recurrence {
     for (std::size_t i = 0; i < size_; ++i) {
       for (std::size_t j = 0; j < width_; ++j) {
         const std::size_t at = i * width_ + j;
-        dkey[i] -= beta(t) * dwritten[j] * decayed[at];
-        slope[at] -= beta(t) * dwritten[j] * k.row[i];
+        const double derror = state_space_ ? 0.0 : beta(t) * dwritten[j];
+        dkey[i] -= derror * decayed[at];
+        slope[at] -= derror * k.row[i];
         out.dg[gate_at(t)] += slope[at] * decayed[at];
         slope[at] *= keep(t);
       }
@@ -161,6 +173,7 @@ class Recurrence {
 
   const DeltaInputs& in_;
   const std::size_t heads_, key_heads_, size_, width_, head_;
+  const bool state_space_;
 };
 
 DeltaReference reference(const DeltaCase& of, const DeltaInputs& in) {
@@ -239,8 +252,9 @@ TEST(DeltaRuleBackward, Gradients_AgreeWithDouble) {
 /// A sequence in parts, token by token and piece by piece, is as the sequence whole.
 TEST(DeltaRule, FromAState_GoesOn) {
   for_each_storage([](Storage storage) {
-    for (const auto& [size, width] : {std::pair<std::int64_t, std::int64_t>{13, 6}, {16, 75}}) {
-      const DeltaCase whole{{48}, {48, 1, 2, size, width}};
+    for (const auto& [size, width, state_space] :
+         {std::tuple<std::int64_t, std::int64_t, bool>{13, 6, false}, {16, 75, false}, {13, 6, true}, {16, 75, true}}) {
+      const DeltaCase whole{{48}, {48, 1, 2, size, width, state_space}};
       const DeltaInputs in(whole, storage);
       const DeltaReference want = reference(whole, in);
       std::vector<float> state(want.state.size(), std::nanf(""));  // of another sequence
@@ -257,7 +271,7 @@ TEST(DeltaRule, FromAState_GoesOn) {
         const Batch batch = batch_of({count}, n + 1);  // one token of padding, which nothing but o has room for
         Array part(storage, (n + 1) * of_values);
         delta_rule_from(
-            pool, storage, {count + 1, 1, 2, size, width},
+            pool, storage, {count + 1, 1, 2, size, width, state_space},
             {q.data(), k.data(), v.data(), in.g.data() + at * 2, in.beta.data() + at * 2, batch.bounds.data()}, &begin,
             state.data(), part.data(), bytes_of(scratch));
         for (std::size_t i = 0; i < n * of_values; ++i) o.push_back(static_cast<float>(part[i]));

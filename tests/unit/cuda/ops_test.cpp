@@ -300,7 +300,10 @@ INSTANTIATE_TEST_SUITE_P(, CudaRules, ::testing::ValuesIn(kRuleCases),
 TEST(CudaGates, OfManyTokensOnTheFakeCard_AgreeWithTheReference) {
   auto device = open_fake_of(7, 5);
   ASSERT_EQ(device.status(), absl::OkStatus());
-  for (const DType storage : {DType::kFloat32, DType::kBfloat16}) check_case(**device, gates_case(storage));
+  for (const Recurrence recurrence : {Recurrence::kDeltaRule, Recurrence::kStateSpace}) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16})
+      check_case(**device, gates_case(storage, recurrence));
+  }
 }
 
 /// As text is generated: linear attention goes on from its states by one token, at a model's sizes.
@@ -316,7 +319,7 @@ TEST(CudaRulesOfOneToken, OnTheFakeCard_GoOnFromTheState) {
     check_case(**device, op_case);
     ++found;
   }
-  EXPECT_EQ(found, 5U);
+  EXPECT_EQ(found, 13U);
 }
 
 class CudaEncodedWeightsOnHardware : public OnHardware {};
@@ -353,7 +356,10 @@ TEST_F(CudaRulesOnHardware, OfEverySize_AgreeWithTheReference) {
 }
 
 TEST_F(CudaRulesOnHardware, OfManyTokens_HaveTheGatesOfTheReference) {
-  for (const DType storage : {DType::kFloat32, DType::kBfloat16}) check_case(*device_, gates_case(storage));
+  for (const Recurrence recurrence : {Recurrence::kDeltaRule, Recurrence::kStateSpace}) {
+    for (const DType storage : {DType::kFloat32, DType::kBfloat16})
+      check_case(*device_, gates_case(storage, recurrence));
+  }
 }
 
 TEST_F(CudaEncodedWeightsOnHardware, OfEveryEncoding_ExpandToTheReferencesBits) { expand_all(*device_); }

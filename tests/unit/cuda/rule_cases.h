@@ -1,5 +1,5 @@
-// The delta rule and its gates in sizes that the descriptions of all backends have not: heads of several blocks, more
-// sequences than share a grid, a gradient of several segments.
+// The delta rule, state spaces and their gates in sizes that the descriptions of all backends have not: heads of
+// several blocks, more sequences than share a grid, a gradient of several segments.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct RuleCase {
   std::vector<std::int32_t> sequences;
   std::int64_t key_heads, heads, size, width;
   bool far_gates = false;
+  bool state_space = false;
 };
 inline void PrintTo(const RuleCase& rule, std::ostream* stream) { *stream << rule.name; }
 
@@ -27,6 +28,9 @@ inline const std::vector<RuleCase> kRuleCases = {
     {"ManySequences", 80, std::vector<std::int32_t>(70, 1), 1, 2, 9, 33},
     {"FarGates", 130, {128}, 1, 3, 16, 8, true},
     {"PaddingAlone", 70, {}, 1, 2, 4, 4},
+    {"SpacesOfLargeHeads", 160, {110, 1, 46}, 1, 2, 128, 64, false, true},
+    {"SpacesOfManyHeads", 150, {20, 125}, 1, 130, 9, 33, false, true},
+    {"SpacesOfFarGates", 130, {128}, 1, 3, 16, 8, true, true},
 };
 
 struct RuleOps {
@@ -45,15 +49,20 @@ inline RuleOps case_of(const RuleCase& rule, DType storage) {
   const TensorId q = b.input("q", keys), k = b.input("k", keys), v = b.input("v", values), d_o = b.input("do", values);
   const TensorId a = b.input("a", gates), rates = b.wide_weight("rates", {rule.heads});
   const TensorId g = b.saved_wide("g", gates), beta = b.saved_wide("beta", gates);
-  b.op(OpKind::kDecay, {a, b.input("b", gates), rates, b.wide_weight("bias", {rule.heads})}, {g, beta},
-       DeltaAttributes{});
+  DeltaAttributes attributes;
+  if (rule.state_space) attributes.recurrence = Recurrence::kStateSpace;
+  std::vector<TensorId> reads = {a};
+  if (!rule.state_space) reads.push_back(b.input("b", gates));
+  reads.push_back(rates);
+  reads.push_back(b.wide_weight("bias", {rule.heads}));
+  b.op(OpKind::kDecay, reads, {g, beta}, attributes);
   const TensorId checkpoints =
       b.saved_wide("checkpoints", {(rule.tokens + kDeltaChunk - 1) / kDeltaChunk, rule.heads, rule.size, rule.width});
-  b.op(OpKind::kDeltaRule, {q, k, v, g, beta, b.bounds()}, {b.output("o", values), checkpoints}, DeltaAttributes{});
+  b.op(OpKind::kDeltaRule, {q, k, v, g, beta, b.bounds()}, {b.output("o", values), checkpoints}, attributes);
   b.op(OpKind::kDeltaRuleBackward, {q, k, v, g, beta, checkpoints, b.bounds(), d_o},
        {b.output("dq", keys), b.output("dk", keys), b.output("dv", values), b.saved_wide("dg", gates),
         b.saved_wide("dbeta", gates)},
-       DeltaAttributes{});
+       attributes);
   b.result().reduction = rule.tokens;
   return {b.result(), a, rates};
 }
@@ -66,8 +75,8 @@ inline void set_far_gates(const RuleCase& rule, const RuleOps& ops, CaseMemory& 
   }
 }
 
-/// The gates and their gradient, of several chunks of tokens and more than 32 heads.
-inline OpCase gates_case(DType storage) {
+/// The gates, or steps of a state space, and their gradient, of several chunks of tokens and more than 32 heads.
+inline OpCase gates_case(DType storage, Recurrence recurrence) {
   constexpr std::uint32_t kTokens = 1040;
   constexpr std::int64_t kHeads = 37;
   CaseBuilder b(storage, kTokens);
@@ -75,11 +84,19 @@ inline OpCase gates_case(DType storage) {
   const TensorId a = b.input("a", gates), of_beta = b.input("b", gates);
   const TensorId rates = b.wide_weight("rates", {kHeads}), bias = b.wide_weight("bias", {kHeads});
   const TensorId dg = b.wide_input("dg", gates), dbeta = b.wide_input("dbeta", gates);
-  b.op(OpKind::kDecay, {a, of_beta, rates, bias}, {b.saved_wide("g", gates), b.saved_wide("beta", gates)},
-       DeltaAttributes{});
-  b.op(OpKind::kDecayBackward, {a, of_beta, rates, bias, dg, dbeta},
-       {b.output("da", gates), b.output("db", gates), b.gradient("drates", {kHeads}), b.gradient("dbias", {kHeads})},
-       DeltaAttributes{false, true});
+  DeltaAttributes attributes;
+  attributes.recurrence = recurrence;
+  std::vector<TensorId> reads = {a, of_beta, rates, bias};
+  std::vector<TensorId> writes = {b.output("da", gates), b.output("db", gates), b.gradient("drates", {kHeads}),
+                                  b.gradient("dbias", {kHeads})};
+  if (attributes.is_state_space()) {
+    reads.erase(reads.begin() + 1);
+    writes.erase(writes.begin() + 1);
+  }
+  b.op(OpKind::kDecay, reads, {b.saved_wide("g", gates), b.saved_wide("beta", gates)}, attributes);
+  attributes.has_weight_gradient = true;
+  reads.insert(reads.end(), {dg, dbeta});
+  b.op(OpKind::kDecayBackward, reads, writes, attributes);
   b.result().reduction = kTokens;
   return b.result();
 }

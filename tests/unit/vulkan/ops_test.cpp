@@ -248,6 +248,7 @@ struct RecurrentCase {
   std::uint32_t tokens;
   std::vector<std::int32_t> sequences;
   std::int64_t key_heads, heads, size, width;
+  Recurrence recurrence = Recurrence::kDeltaRule;
 };
 
 void expect_recurrence(const BothOrders& card, DType storage, const RecurrentCase& s,
@@ -264,9 +265,10 @@ void expect_recurrence(const BothOrders& card, DType storage, const RecurrentCas
       b.saved_wide("states", {(s.tokens + kDeltaChunk - 1) / kDeltaChunk, s.heads, s.size, s.width});
   const TensorId dq = b.output("dq", of_keys), dk = b.output("dk", of_keys), dv = b.output("dv", of_values);
   const TensorId dg = b.saved_wide("dg", of_gates), dbeta = b.saved_wide("dbeta", of_gates);
-  b.op(OpKind::kDeltaRule, {q, k, v, g, betas, b.bounds()}, {o, states}, DeltaAttributes{});
-  b.op(OpKind::kDeltaRuleBackward, {q, k, v, g, betas, states, b.bounds(), d_o}, {dq, dk, dv, dg, dbeta},
-       DeltaAttributes{});
+  DeltaAttributes attributes;
+  attributes.recurrence = s.recurrence;
+  b.op(OpKind::kDeltaRule, {q, k, v, g, betas, b.bounds()}, {o, states}, attributes);
+  b.op(OpKind::kDeltaRuleBackward, {q, k, v, g, betas, states, b.bounds(), d_o}, {dq, dk, dv, dg, dbeta}, attributes);
   b.result().reduction = std::max<std::int64_t>(s.tokens, s.size);
   expect_reference(card, b.result(), false, [&](CaseMemory& memory) {
     for (std::int64_t i = 0; i < s.tokens * s.heads; ++i) {
@@ -287,6 +289,10 @@ TEST(DeltaRules, OfEverySize_AgreeWithTheReference) {
   expect_recurrence(**card, DType::kFloat32, {96, {90}, 2, 2, 33, 65}, gate, beta);
   expect_recurrence(**card, DType::kFloat32, {2240, {1100, 3, 1087}, 2, 4, 5, 3}, gate, beta);
   expect_recurrence(**card, DType::kFloat32, {64, {}, 1, 1, 4, 4}, gate, beta);
+  constexpr Recurrence kSpace = Recurrence::kStateSpace;
+  expect_recurrence(**card, DType::kBfloat16, {80, {70}, 1, 3, 128, 64, kSpace}, gate, beta);
+  expect_recurrence(**card, DType::kFloat32, {96, {90}, 1, 17, 33, 65, kSpace}, gate, beta);
+  expect_recurrence(**card, DType::kFloat32, {2240, {1100, 3, 1087}, 1, 4, 5, 3, kSpace}, gate, beta);
 }
 
 /// All is forgotten, then nothing: differences between sums of gates would have no digits left.
@@ -297,6 +303,7 @@ TEST(DeltaRules, OfGatesFarApart_AgreeWithTheReference) {
   const auto gate = [](std::int64_t token) { return token % 40 == 0 ? -1e30 : token % 80 < 40 ? -90.0 : -0.001; };
   const auto beta = [](std::int64_t i) { return static_cast<double>(i % 3) / 2; };
   expect_recurrence(**card, DType::kFloat32, {208, {200}, 1, 2, 8, 8}, gate, beta);
+  expect_recurrence(**card, DType::kFloat32, {208, {200}, 1, 2, 8, 8, Recurrence::kStateSpace}, gate, beta);
 }
 
 /// Each expert's weights are a million times as large as those of the one before, as far as their type goes.

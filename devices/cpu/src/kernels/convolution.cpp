@@ -38,6 +38,7 @@ struct ConvolutionProblem {
   ConvolutionShape shape;
   const T* x;
   const float* w;  // [width][channels]
+  const T* bias;   // [channels] or null
   const std::int32_t* bounds;
   const T* before;  // [width - 1][channels]: tokens before the first one, null where these are zeros
 };
@@ -55,7 +56,7 @@ HWY_INLINE Vector convolved(const ConvolutionProblem<T>& problem, std::int64_t f
                             std::int64_t c, Extent extent) {
   const std::int64_t width = problem.shape.width;
   const std::int64_t channels = problem.shape.channels;
-  auto sum = zero();
+  auto sum = problem.bias == nullptr ? zero() : load(problem.bias + c, extent);
   for (std::int64_t i = 0; i < width; ++i) {
     const std::int64_t from = token - width + 1 + i;
     const T* row = problem.x + from * channels;
@@ -215,13 +216,15 @@ void add_chunks(const ConvolutionShape& shape, const float* chunks, float* dw) {
 }
 
 void convolution_any(ThreadPool& pool, Storage storage, const ConvolutionShape& shape, const void* x, const void* w,
-                     const std::int32_t* bounds, const std::int32_t* positions, void* state, void* y, float* turned) {
+                     const void* bias, const std::int32_t* bounds, const std::int32_t* positions, void* state, void* y,
+                     float* turned) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
     turn_weights(shape, static_cast<const T*>(w), turned);
     const bool continues = state != nullptr && positions[0] > 0;
-    const ConvolutionProblem<T> problem{shape, static_cast<const T*>(x), turned, bounds,
-                                        continues ? static_cast<const T*>(state) : nullptr};
+    const ConvolutionProblem<T> problem{shape,  static_cast<const T*>(x),
+                                        turned, static_cast<const T*>(bias),
+                                        bounds, continues ? static_cast<const T*>(state) : nullptr};
     convolve(pool, problem, static_cast<T*>(y));
     const std::int64_t real = Sequences(bounds).real_tokens();
     if (state != nullptr && real > 0) keep_last(shape, problem.x, real, !continues, static_cast<T*>(state));
@@ -236,7 +239,7 @@ void convolution_backward_any(ThreadPool& pool, Storage storage, const Convoluti
     turn_weights(shape, static_cast<const T*>(w), scratch);
     float* const chunks = scratch + turned_weights(shape);
     float* const rings = chunks + token_chunks(shape) * turned_weights(shape);
-    const ConvolutionProblem<T> problem{shape, static_cast<const T*>(x), scratch, bounds, nullptr};
+    const ConvolutionProblem<T> problem{shape, static_cast<const T*>(x), scratch, nullptr, bounds, nullptr};
     const std::int64_t blocks = divide_up(shape.channels, kTaskChannels);
     pool.parallel_for(token_chunks(shape) * blocks, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
       const std::int64_t chunk = task / blocks;
@@ -260,9 +263,10 @@ HWY_EXPORT(convolution_any);
 HWY_EXPORT(convolution_backward_any);
 
 void convolution(ThreadPool& pool, Storage storage, const ConvolutionShape& shape, const void* x, const void* w,
-                 const std::int32_t* bounds, const std::int32_t* positions, void* state, void* y, std::byte* scratch) {
+                 const void* bias, const std::int32_t* bounds, const std::int32_t* positions, void* state, void* y,
+                 std::byte* scratch) {
   HWY_DYNAMIC_DISPATCH(convolution_any)
-  (pool, storage, shape, x, w, bounds, positions, state, y, reinterpret_cast<float*>(scratch));
+  (pool, storage, shape, x, w, bias, bounds, positions, state, y, reinterpret_cast<float*>(scratch));
 }
 
 std::size_t convolution_scratch(const ConvolutionShape& shape) {

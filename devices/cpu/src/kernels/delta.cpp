@@ -50,10 +50,13 @@ HWY_NOINLINE void forward_piece(const DeltaForward<T>& problem, std::int64_t hea
   load_piece_keys(layout, problem.inputs, head / layout.group, first, tokens, Direction::kForward, mine.keys);
   load_piece_gates(layout, problem.inputs, head, first, tokens, mine.keys, mine.values);
   float* const read = mine.values.known + kPiece * stride;
-  const std::int64_t rows = tokens == kPiece ? 2 * kPiece : tokens;
+  const bool knows = !layout.shape.state_space;  // what keys find there is of use
+  const std::int64_t rows = tokens == kPiece && knows ? 2 * kPiece : tokens;
   const Rows<const float> state{mine.state, stride};
-  delta_product<Into::kNothing>(Left<false>{mine.keys.rows, layout.key_stride}, state, {mine.values.known, stride},
-                                rows, layout.value_columns, layout.shape.size);
+  if (knows) {
+    delta_product<Into::kNothing>(Left<false>{mine.keys.rows, layout.key_stride}, state, {mine.values.known, stride},
+                                  rows, layout.value_columns, layout.shape.size);
+  }
   if (rows != 2 * kPiece) {
     delta_product<Into::kNothing>(Left<false>{mine.keys.rows + kPiece * layout.key_stride, layout.key_stride}, state,
                                   {read, stride}, rows, layout.value_columns, layout.shape.size);
@@ -88,7 +91,7 @@ void forward_sequence(const DeltaForward<T>& problem, const TokenRange& sequence
 }
 
 /// Some columns of one token on a state [size, width] as tensors have it: S = keep S + k (beta (v - keep S^T k))^T, and
-/// o = S^T q.
+/// o = S^T q; of a state space S = keep S + k (beta v)^T.
 template <std::size_t kVectors, typename T, typename Extent>
 HWY_INLINE void token_tile(const DeltaShape& shape, const float* key, const float* query, float keep, float beta,
                            const T* v, float* state, T* o, Extent extent) {
@@ -96,7 +99,7 @@ HWY_INLINE void token_tile(const DeltaShape& shape, const float* key, const floa
   Vector read[kVectors];
 #pragma GCC unroll 4
   for (std::size_t n = 0; n < kVectors; ++n) known[n] = read[n] = zero();
-  for (std::int64_t row = 0; row < shape.size; ++row) {
+  for (std::int64_t row = 0; row < shape.size && !shape.state_space; ++row) {
 #pragma GCC unroll 4
     for (std::size_t n = 0; n < kVectors; ++n) {
       known[n] = hn::MulAdd(splat(key[row]), load(state + row * shape.width + offset_of(n), extent), known[n]);

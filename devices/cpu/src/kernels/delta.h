@@ -17,10 +17,11 @@ struct ConvolutionShape {
   bool silu = true;
 };
 
-/// As OpKind::kConvolution.  x, y: [tokens, channels], w: [channels, width]. `positions` and `state` [width - 1,
-/// channels] are both null or both there. scratch: convolution_scratch() bytes.
+/// As OpKind::kConvolution.  x, y: [tokens, channels], w: [channels, width], bias [channels] or null. `positions` and
+/// `state` [width - 1, channels] are both null or both there. scratch: convolution_scratch() bytes.
 void convolution(ThreadPool& pool, Storage storage, const ConvolutionShape& shape, const void* x, const void* w,
-                 const std::int32_t* bounds, const std::int32_t* positions, void* state, void* y, std::byte* scratch);
+                 const void* bias, const std::int32_t* bounds, const std::int32_t* positions, void* state, void* y,
+                 std::byte* scratch);
 std::size_t convolution_scratch(const ConvolutionShape& shape);
 
 /// dx, and dw [channels, width], which is added to; dw may be null.
@@ -35,6 +36,7 @@ struct DeltaShape {
   std::int64_t heads = 0;
   std::int64_t size = 0;   // of a key
   std::int64_t width = 0;  // of a value
+  bool state_space = false;
 };
 
 /// What both directions read: q, k [tokens, key_heads, size], v [tokens, heads, width], g, beta [tokens, heads].

@@ -1,4 +1,5 @@
-// The gated delta rule's gradient: each sequence and key head a task of its own, stretch by stretch from the last.
+// The gated delta rule's gradient: each sequence and key head a task of its own, stretch by stretch from the last;
+// where a key head has many value heads, some of these, and what they give dq and dk is added up behind.
 //
 // In a stretch the state is brought forward from its checkpoint, piece by piece; then the pieces' gradients are taken
 // from the last to the first. Value heads of a key head come in rising order, and add to the same dq and dk. With L the
@@ -8,7 +9,8 @@
 //   P[i][j] = -beta_i exp(G_i - G_j) (r_i . d_j) for j < i,  N[t][j] = exp(G_t - G_j) (do_t . d_j) for j <= t,
 //   dU = P U + P^T U + N^T Q - beta_i exp(G_i) S r_i + exp(G_n - G_i) L d_i,   dQ = N U + exp(G_t) S do_t,
 //   L  <- exp(G_n) L + sum of exp(G_t) Q_t do_t^T - sum of beta_i exp(G_i) U_i r_i^T.
-// dg collects what every factor exp(G_a - G_b) multiplies: it belongs to the tokens b + 1 ... a.
+// dg collects what every factor exp(G_a - G_b) multiplies: it belongs to the tokens b + 1 ... a. Of a state space r is
+// w, and all that has a factor -beta is not there.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/delta_backward.cpp"
 #include <hwy/foreach_target.h>
@@ -25,7 +27,7 @@ namespace rondo::devices::cpu {
 /// One thread's scratch: what the pieces of a stretch keep, and what one piece needs.
 struct DeltaBackwardScratch {
   DeltaBackwardScratch(const DeltaLayout& layout, Carver& carver)
-      : slopes(carver.take<float>(layout.group * layout.state)),
+      : slopes(carver.take<float>(layout.heads_of_part() * layout.state)),
         rows(carver.take<float>(2 * kPiece * layout.value_stride)),
         scaled(carver.take<float>(2 * kPiece * layout.value_stride)),
         turned(carver.take<float>(layout.value_columns * 2 * kPiece)),
@@ -47,7 +49,7 @@ struct DeltaBackwardScratch {
   std::array<PieceValues, kStretchPieces> values;
   std::array<float*, kStretchPieces> states;  // before each piece
   std::array<float*, kStretchPieces> sums;    // [key_columns][2 kPiece]: of each piece dk, beside it dq
-  float* slopes;                              // [group] L
+  float* slopes;                              // [heads of a part] L
   float* rows;                                // [2 kPiece][value_stride]: r, behind them do
   float* scaled;                              // likewise: -beta_i exp(G_i) r_i and exp(G_t) do_t
   float* turned;                              // [value_columns][2 kPiece]: the transpose of that
@@ -58,6 +60,13 @@ struct DeltaBackwardScratch {
   float* of_written;                          // [key_columns][kPiece]: columns L d_i
   float* gradients;                           // [2 kPiece][key_stride]: dk of a piece, behind it dq
 };
+
+/// What the parts have of dk and dq, before what members have.
+inline std::size_t delta_parts_bytes(const DeltaShape& shape) {
+  const std::int64_t parts = DeltaLayout(shape).parts();
+  const std::int64_t rows = parts == 1 ? 0 : parts * shape.tokens * shape.key_heads;
+  return static_cast<std::size_t>(rows * 2 * shape.size) * sizeof(float);
+}
 
 }  // namespace rondo::devices::cpu
 #endif
@@ -76,6 +85,20 @@ struct DeltaBackward {
   T* dv;
   float* dg;
   float* dbeta;
+  float* parts;  // [parts][tokens][key heads][2 size]: of each part's heads dk, behind it dq; null where there is one
+
+  /// Where a part has a token's.
+  HWY_INLINE float* part_at(std::int64_t part, std::int64_t token, std::int64_t key_head) const {
+    return parts + ((part * layout.shape.tokens + token) * layout.shape.key_heads + key_head) * 2 * layout.shape.size;
+  }
+};
+
+/// Some value heads of a key head.
+struct HeadPart {
+  std::int64_t key_head;
+  std::int64_t number;
+  std::int64_t first;  // value head
+  std::int64_t count;
 };
 
 /// A piece of one value head.
@@ -109,8 +132,10 @@ HWY_NOINLINE void walk_forward(const DeltaBackward<T>& problem, const Stretch& s
     const std::int64_t tokens = stretch.tokens_of(piece);
     float* const state = mine.states[static_cast<std::size_t>(piece)];
     load_piece_gates(layout, problem.inputs, head, first, tokens, keys, values);
-    delta_product<Into::kNothing>(Left<false>{keys.rows, layout.key_stride}, {state, layout.value_stride},
-                                  {values.known, layout.value_stride}, tokens, layout.value_columns, shape.size);
+    if (!shape.state_space) {
+      delta_product<Into::kNothing>(Left<false>{keys.rows, layout.key_stride}, {state, layout.value_stride},
+                                    {values.known, layout.value_stride}, tokens, layout.value_columns, shape.size);
+    }
     find_written(layout, problem.inputs, head, first, tokens, Direction::kBackward, values);
     if (piece + 1 == stretch.pieces()) continue;
     advance_state(layout, keys, values, tokens, mine.scaled, state, mine.states[static_cast<std::size_t>(piece + 1)]);
@@ -159,11 +184,13 @@ HWY_NOINLINE void find_slopes(const DeltaBackward<T>& problem, const BackwardPie
   add_triangle_product<Triangle::kBehind>(values.to_end(piece.tokens),
                                           Left<true>{values.overlaps + kPiece * kPiece, kPiece}, {d_o, stride},
                                           {mine.rows, stride}, piece.tokens, layout.value_columns);
-  std::int64_t column = 0;
-  for (; column + 4 * lanes() <= layout.value_columns; column += 4 * lanes()) {
-    solve_tile<4>(layout, piece, mine.rows, column);
+  if (!shape.state_space) {
+    std::int64_t column = 0;
+    for (; column + 4 * lanes() <= layout.value_columns; column += 4 * lanes()) {
+      solve_tile<4>(layout, piece, mine.rows, column);
+    }
+    for (; column < layout.value_columns; column += lanes()) solve_tile<1>(layout, piece, mine.rows, column);
   }
-  for (; column < layout.value_columns; column += lanes()) solve_tile<1>(layout, piece, mine.rows, column);
   for (std::int64_t i = 0; i < kPiece; ++i) {
     float* const r = mine.rows + i * stride;
     if (i >= piece.tokens) {  // sums over the piece run over all of its rows
@@ -174,7 +201,7 @@ HWY_NOINLINE void find_slopes(const DeltaBackward<T>& problem, const BackwardPie
     }
     const auto beta = splat(values.beta[i]);
     const auto start = splat(values.from_start[i]);
-    const auto of_key = hn::Neg(hn::Mul(beta, start));
+    const auto of_key = shape.state_space ? zero() : hn::Neg(hn::Mul(beta, start));
     T* const dv = problem.dv + place_of(i) * shape.width;
     for_vectors(shape.width,
                 [=](std::int64_t at, auto extent) HWY_ATTR { store(hn::Mul(beta, load(r + at)), dv + at, extent); });
@@ -192,7 +219,7 @@ HWY_NOINLINE void add_pairs(const DeltaLayout& layout, const BackwardPiece& piec
   delta_product<Into::kNothing>(Left<false>{mine.rows, layout.value_stride}, {mine.written, kPiece},
                                 {mine.pairs, kPiece}, 2 * kPiece, kPiece, layout.shape.width);
   for (std::int64_t i = 0; i < kPiece; ++i) {
-    const auto minus_beta = splat(-piece.values.beta[i]);
+    const auto minus_beta = layout.shape.state_space ? zero() : splat(-piece.values.beta[i]);
     for (std::int64_t j = 0; j < kPiece; j += lanes()) {
       const std::int64_t at = i * kPiece + j;
       const auto decay = load(piece.values.decays + at);
@@ -281,11 +308,21 @@ HWY_NOINLINE void find_state_slopes(const DeltaLayout& layout, const BackwardPie
   slopes[last] += static_cast<double>(piece.values.from_start[piece.tokens - 1]) * whole;
 }
 
+/// Where rows are as they are: dU and dQ.
+HWY_INLINE void add_row_gradients(const DeltaLayout& layout, const BackwardPiece& piece, bool is_first,
+                                  const float* of_rows) {
+  for (std::int64_t at = 0; at < layout.shape.size * 2 * kPiece; at += lanes()) {
+    const auto own = load(of_rows + at);
+    store(is_first ? own : hn::Add(own, load(piece.sums + at)), piece.sums + at);
+  }
+}
+
 /// dU and dQ through the lengths of their rows: dx = factor (du - u (u . du)) / length, u being x times factor. Set, or
 /// added where other value heads have been.
 HWY_NOINLINE void add_unit_gradients(const DeltaLayout& layout, const BackwardPiece& piece, bool is_first,
                                      const float* of_rows) {
   const auto size = static_cast<float>(layout.shape.size);
+  if (layout.shape.state_space) return add_row_gradients(layout, piece, is_first, of_rows);
   for (std::int64_t j = 0; j < 2 * kPiece; j += lanes()) {
     const bool is_query = j >= kPiece;
     auto along = zero();
@@ -327,30 +364,61 @@ HWY_NOINLINE void backward_piece(const DeltaBackward<T>& problem, const Backward
 
 template <typename T>
 HWY_NOINLINE void store_key_gradients(const DeltaBackward<T>& problem, std::int64_t first, std::int64_t tokens,
-                                      std::int64_t key_head, const float* sums, float* gradients) {
+                                      const HeadPart& part, const float* sums, float* gradients) {
   const DeltaLayout& layout = problem.layout;
   transpose_quads(sums, 2 * kPiece, layout.key_columns, 2 * kPiece, gradients, layout.key_stride);
   for (std::int64_t t = 0; t < tokens; ++t) {
-    const std::int64_t at = ((first + t) * layout.shape.key_heads + key_head) * layout.shape.size;
+    const std::int64_t size = layout.shape.size;
+    const std::int64_t at = ((first + t) * layout.shape.key_heads + part.key_head) * size;
     const float* const dk = gradients + t * layout.key_stride;
     const float* const dq = dk + kPiece * layout.key_stride;
-    for_vectors(layout.shape.size, [=](std::int64_t i, auto extent) HWY_ATTR {
+    if (problem.parts != nullptr) {
+      float* const to = problem.part_at(part.number, first + t, part.key_head);
+      std::memcpy(to, dk, static_cast<std::size_t>(size) * sizeof(float));
+      std::memcpy(to + size, dq, static_cast<std::size_t>(size) * sizeof(float));
+      continue;
+    }
+    for_vectors(size, [=](std::int64_t i, auto extent) HWY_ATTR {
       store(load(dk + i), problem.dk + at + i, extent);
       store(load(dq + i), problem.dq + at + i, extent);
     });
   }
 }
 
+/// dk and dq of real tokens from what the parts have of them, in rising order.
 template <typename T>
-void backward_stretch(const DeltaBackward<T>& problem, const Stretch& stretch, bool from_nothing, std::int64_t key_head,
+void add_parts(ThreadPool& pool, const DeltaBackward<T>& problem, std::int64_t real) {
+  const DeltaShape& shape = problem.layout.shape;
+  const std::int64_t rows = real * shape.key_heads;
+  const std::int64_t step = task_rows(2 * shape.size * problem.layout.parts());
+  pool.parallel_for(divide_up(rows, step), [&](std::int64_t task, std::uint32_t) HWY_ATTR {
+    for (std::int64_t row = task * step; row < HWY_MIN(rows, (task + 1) * step); ++row) {
+      const auto sum_to = [&](T* to, std::int64_t offset) HWY_ATTR {
+        for_vectors(shape.size, [&](std::int64_t i, auto extent) HWY_ATTR {
+          auto sum = zero();
+          for (std::int64_t part = 0; part < problem.layout.parts(); ++part) {
+            const float* const from = problem.part_at(part, row / shape.key_heads, row % shape.key_heads);
+            sum = hn::Add(sum, load(from + offset + i, extent));
+          }
+          store(sum, to + i, extent);
+        });
+      };
+      sum_to(problem.dk + row * shape.size, 0);
+      sum_to(problem.dq + row * shape.size, shape.size);
+    }
+  });
+}
+
+template <typename T>
+void backward_stretch(const DeltaBackward<T>& problem, const Stretch& stretch, bool from_nothing, const HeadPart& part,
                       const DeltaBackwardScratch& mine) {
   const DeltaLayout& layout = problem.layout;
   for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
-    load_piece_keys(layout, problem.inputs, key_head, stretch.first_of(piece), stretch.tokens_of(piece),
+    load_piece_keys(layout, problem.inputs, part.key_head, stretch.first_of(piece), stretch.tokens_of(piece),
                     Direction::kBackward, mine.keys[static_cast<std::size_t>(piece)]);
   }
-  for (std::int64_t i = 0; i < layout.group; ++i) {
-    const std::int64_t head = key_head * layout.group + i;
+  for (std::int64_t i = 0; i < part.count; ++i) {
+    const std::int64_t head = part.first + i;
     walk_forward(problem, stretch, from_nothing, head, mine);
     for (std::int64_t piece = stretch.pieces() - 1; piece >= 0; --piece) {
       const auto at = static_cast<std::size_t>(piece);
@@ -366,18 +434,18 @@ void backward_stretch(const DeltaBackward<T>& problem, const Stretch& stretch, b
     }
   }
   for (std::int64_t piece = 0; piece < stretch.pieces(); ++piece) {
-    store_key_gradients(problem, stretch.first_of(piece), stretch.tokens_of(piece), key_head,
+    store_key_gradients(problem, stretch.first_of(piece), stretch.tokens_of(piece), part,
                         mine.sums[static_cast<std::size_t>(piece)], mine.gradients);
   }
 }
 
 template <typename T>
-void backward_sequence(const DeltaBackward<T>& problem, const TokenRange& sequence, std::int64_t key_head,
+void backward_sequence(const DeltaBackward<T>& problem, const TokenRange& sequence, const HeadPart& part,
                        const DeltaBackwardScratch& mine) {
-  clear_floats(mine.slopes, problem.layout.group * problem.layout.state);
+  clear_floats(mine.slopes, part.count * problem.layout.state);
   for (std::int64_t end = sequence.end; end > sequence.begin;) {
     const Stretch stretch = stretch_before(sequence, end);
-    backward_stretch(problem, stretch, stretch.begin == sequence.begin, key_head, mine);
+    backward_stretch(problem, stretch, stretch.begin == sequence.begin, part, mine);
     end = stretch.begin;
   }
 }
@@ -418,14 +486,24 @@ void delta_rule_backward_any(ThreadPool& pool, Storage storage, const DeltaShape
         static_cast<T*>(gradients.dk),
         static_cast<T*>(gradients.dv),
         gradients.dg,
-        gradients.dbeta};
+        gradients.dbeta,
+        DeltaLayout(shape).parts() == 1 ? nullptr : reinterpret_cast<float*>(scratch)};
     const Sequences sequences(x.bounds);
     const std::size_t each = delta_backward_member_bytes(shape);
-    pool.parallel_for(sequences.count() * shape.key_heads, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
-      Carver carver(scratch + member * each);
+    std::byte* const of_members = scratch + delta_parts_bytes(shape);
+    const std::int64_t parts = problem.layout.parts();
+    const std::int64_t tasks = shape.key_heads * parts;  // of a sequence
+    pool.parallel_for(sequences.count() * tasks, [&](std::int64_t task, std::uint32_t member) HWY_ATTR {
+      Carver carver(of_members + member * each);
       const DeltaBackwardScratch mine(problem.layout, carver);
-      backward_sequence(problem, sequences[task / shape.key_heads], task % shape.key_heads, mine);
+      const std::int64_t key_head = task % tasks / parts;
+      const std::int64_t number = task % parts;
+      const std::int64_t before = number * kPartHeads;
+      const HeadPart part{key_head, number, key_head * problem.layout.group + before,
+                          HWY_MIN(kPartHeads, problem.layout.group - before)};
+      backward_sequence(problem, sequences[task / tasks], part, mine);
     });
+    if (problem.parts != nullptr) add_parts(pool, problem, sequences.real_tokens());
     clear_padding(problem, sequences.real_tokens());
   });
 }
@@ -446,7 +524,7 @@ void delta_rule_backward(ThreadPool& pool, Storage storage, const DeltaShape& sh
 }
 
 std::size_t delta_rule_backward_scratch(const DeltaShape& shape, std::uint32_t threads) {
-  return HWY_DYNAMIC_DISPATCH(delta_backward_member_bytes)(shape) * threads;
+  return delta_parts_bytes(shape) + HWY_DYNAMIC_DISPATCH(delta_backward_member_bytes)(shape) * threads;
 }
 
 }  // namespace rondo::devices::cpu

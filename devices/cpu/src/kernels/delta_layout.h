@@ -18,6 +18,8 @@ namespace rondo::devices::cpu {
 inline constexpr std::int64_t kPiece = 16;      // a whole vector, or several: columns of a product
 inline constexpr std::int64_t kDeltaPanel = 8;  // rows that a product works on together, or a multiple of these
 inline constexpr std::int64_t kStretchPieces = kDeltaChunk / kPiece;
+/// Value heads of a key head whose gradients a task takes one after another: state spaces have many.
+inline constexpr std::int64_t kPartHeads = 16;
 static_assert(kPiece % kDeltaPanel == 0 && kDeltaChunk % kPiece == 0);
 
 struct DeltaLayout {
@@ -34,6 +36,10 @@ struct DeltaLayout {
   /// From one row of `columns` elements to the next: an odd number of cache lines, so that rows do not fall to the same
   /// places of the cache.
   static std::int64_t stride_of(std::int64_t columns) { return (columns / 16 | 1) * 16; }
+
+  /// Of the value heads of a key head; the last one may have fewer than the others.
+  std::int64_t parts() const { return divide_up(group, kPartHeads); }
+  std::int64_t heads_of_part() const { return std::min(group, kPartHeads); }
 
   DeltaShape shape;
   std::int64_t group;        // value heads of a key head

@@ -4,6 +4,7 @@
 // piece: B[i][j] = exp(G_i - G_j) (U_i . U_j) and M[i][j] = exp(G_i - G_j) (Q_i . U_j) are `overlaps`. Then
 //   e_i = v_i - exp(G_i) S^T U_i - sum over j < i of B[i][j] d_j,  d_i = beta_i e_i,
 //   S  <- exp(G_n) S + sum of exp(G_n - G_j) U_j d_j^T.
+// Of a state space (DeltaShape::state_space) keys and queries are rows as they are, and e_i = v_i.
 #if defined(RONDO_CPU_KERNELS_DELTA_PIECES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RONDO_CPU_KERNELS_DELTA_PIECES_INL_H_
 #undef RONDO_CPU_KERNELS_DELTA_PIECES_INL_H_
@@ -66,10 +67,11 @@ HWY_INLINE float delta_dot(const float* x, const float* y, std::int64_t n) {
   return sum_of(hn::Add(even, odd));
 }
 
-/// A row of length one, times `factor`; 1 / its length.
+/// A row of length one, times `factor`; 1 / its length. Of a state space the row itself, and 1.
 template <typename T>
 HWY_INLINE float unit_row(const T* from, const DeltaLayout& layout, float factor, float* to) {
   delta_row(from, layout.shape.size, layout.key_stride, to);
+  if (layout.shape.state_space) return 1.0F;
   const float inverse = 1.0F / std::sqrt(delta_dot(to, to, layout.key_columns) + 1e-6F);
   const auto by = splat(inverse * factor);
   for (std::int64_t i = 0; i < layout.key_columns; i += lanes()) store(hn::Mul(load(to + i), by), to + i);
@@ -146,7 +148,7 @@ HWY_NOINLINE void load_piece_gates(const DeltaLayout& layout, const DeltaInputs<
   }
 }
 
-/// Some vectors of columns of e and d, token by token. `errors` hold v.
+/// Some vectors of columns of e and d, token by token. `errors` hold v, which of a state space they are.
 template <std::size_t kVectors>
 HWY_INLINE void written_tile(const DeltaLayout& layout, const PieceValues& piece, std::int64_t tokens,
                              std::int64_t column) {
@@ -155,6 +157,13 @@ HWY_INLINE void written_tile(const DeltaLayout& layout, const PieceValues& piece
     Vector rest[kVectors];
     const auto left = splat(piece.from_start[i]);
     const std::int64_t at = i * stride + column;
+    if (layout.shape.state_space) {
+#pragma GCC unroll 4
+      for (std::size_t n = 0; n < kVectors; ++n) {
+        store(hn::Mul(splat(piece.beta[i]), load(piece.errors + at + offset_of(n))), piece.written + at + offset_of(n));
+      }
+      continue;
+    }
 #pragma GCC unroll 4
     for (std::size_t n = 0; n < kVectors; ++n) {
       rest[n] = hn::NegMulAdd(left, load(piece.known + at + offset_of(n)), load(piece.errors + at + offset_of(n)));

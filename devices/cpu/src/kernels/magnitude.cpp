@@ -83,19 +83,24 @@ void magnitude_typed(ThreadPool& pool, const Magnitude<T>& p, float* factors) {
 }
 
 template <typename T>
-void column_scale_typed(ThreadPool& pool, const T* x, const float* scale, bool one, const T* bias, const T* addend,
-                        T* y, std::int64_t tokens, std::int64_t width) {
+void column_scale_typed(ThreadPool& pool, const T* x, const float* scale, std::int64_t each, const T* bias,
+                        const T* addend, T* y, std::int64_t tokens, std::int64_t width) {
   const std::int64_t step = task_rows(width);
   pool.parallel_for(divide_up(tokens, step), [=](std::int64_t task, std::uint32_t) HWY_ATTR {
     const std::int64_t end = HWY_MIN(tokens, (task + 1) * step);
     for (std::int64_t token = task * step; token < end; ++token) {
       const std::int64_t at = token * width;
-      for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
-        auto value = hn::Mul(load(x + at + i, extent), one ? hn::Set(Floats(), *scale) : load(scale + i, extent));
-        if (bias != nullptr) value = hn::Add(value, load(bias + i, extent));
-        if (addend != nullptr) value = hn::Add(value, load(addend + at + i, extent));
-        store(value, y + at + i, extent);
-      });
+      const std::int64_t columns = each == 1 ? width : each;  // worked on together
+      for (std::int64_t first = 0; first < width; first += columns) {
+        const auto of_all = hn::Set(Floats(), scale[first / columns]);
+        for_vectors(columns, [=](std::int64_t from, auto extent) HWY_ATTR {
+          const std::int64_t i = first + from;
+          auto value = hn::Mul(load(x + at + i, extent), each == 1 ? load(scale + i, extent) : of_all);
+          if (bias != nullptr) value = hn::Add(value, load(bias + i, extent));
+          if (addend != nullptr) value = hn::Add(value, load(addend + at + i, extent));
+          store(value, y + at + i, extent);
+        });
+      }
     }
   });
 }
@@ -112,11 +117,11 @@ void magnitude_any(ThreadPool& pool, Storage storage, const void* w, const void*
   });
 }
 
-void column_scale_any(ThreadPool& pool, Storage storage, const void* x, const float* scale, bool one, const void* bias,
-                      const void* addend, void* y, std::int64_t tokens, std::int64_t width) {
+void column_scale_any(ThreadPool& pool, Storage storage, const void* x, const float* scale, std::int64_t each,
+                      const void* bias, const void* addend, void* y, std::int64_t tokens, std::int64_t width) {
   with_storage(storage, [&](auto type) {
     using T = decltype(type);
-    column_scale_typed(pool, static_cast<const T*>(x), scale, one, static_cast<const T*>(bias),
+    column_scale_typed(pool, static_cast<const T*>(x), scale, each, static_cast<const T*>(bias),
                        static_cast<const T*>(addend), static_cast<T*>(y), tokens, width);
   });
 }
@@ -140,9 +145,9 @@ std::size_t magnitude_scratch(std::int64_t rank, std::uint32_t threads) {
   return static_cast<std::size_t>(rank * kBlockRows) * threads * sizeof(float);
 }
 
-void column_scale(ThreadPool& pool, Storage storage, const void* x, const float* scale, bool one, const void* bias,
-                  const void* addend, void* y, std::int64_t tokens, std::int64_t width) {
-  HWY_DYNAMIC_DISPATCH(column_scale_any)(pool, storage, x, scale, one, bias, addend, y, tokens, width);
+void column_scale(ThreadPool& pool, Storage storage, const void* x, const float* scale, std::int64_t each,
+                  const void* bias, const void* addend, void* y, std::int64_t tokens, std::int64_t width) {
+  HWY_DYNAMIC_DISPATCH(column_scale_any)(pool, storage, x, scale, each, bias, addend, y, tokens, width);
 }
 
 }  // namespace rondo::devices::cpu

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -72,27 +73,31 @@ enum class OpKind : std::uint8_t {
   // reads: dy [T, H, D]                               writes: da [T, Ha, Da], [db [T, Hb, Db]]
   // Where a part is the same for all heads: the sum over these, in rising order. Of what was left out: zeros.
   kJoinHeadsBackward,
-  // Linear attention by the gated delta rule (arXiv 2412.06464), as Qwen3.5 has it. Hk: heads of keys, Hv: of values,
-  // W: width of the convolution. With a state there is one sequence, before whose first token, unless that is at
-  // position 0, come the tokens that left the state behind.
-  // reads: x [T, C], w [C, W], bounds, [positions, state [W - 1, C] (role kState)]
-  // writes: y [T, C] = silu(sum over i of w[c, i] * x[t - W + 1 + i, c]), or without `silu` the sum, what lies before a
-  // sequence being 0; of padding zeros. The state, if there is one, has the rows of the W - 1 tokens before, and then
-  // of the last ones.
+  // Linear attention by the gated delta rule (arXiv 2412.06464), as Qwen3.5 has it, or by a state space (Mamba 2, arXiv
+  // 2405.21060), as Granite 4 has it. Hk: heads of keys, Hv: of values, W: width of the convolution. With a state there
+  // is one sequence, before whose first token, unless that is at position 0, come the tokens that left the state
+  // behind.
+  // reads: x [T, C], w [C, W], [bias [C]], bounds, [positions, state [W - 1, C] (role kState)]
+  // writes: y [T, C] = silu(sum over i of w[c, i] * x[t - W + 1 + i, c] + bias[c]), or without `silu` the sum, what
+  // lies before a sequence being 0; of padding zeros. The state, if there is one, has the rows of the W - 1 tokens
+  // before, and then of the last ones.
   kConvolution,
   // reads: x, w, bounds, dy                           writes: dx, [dw fp32 [C, W] +=]
+  // A bias has a gradient where there is no `silu`: kBiasGradient's.
   kConvolutionBackward,
-  // reads: a [T, Hv], b [T, Hv], rates fp32 [Hv], bias fp32 [Hv]
+  // reads: a [T, Hv], [b [T, Hv]], rates fp32 [Hv], bias fp32 [Hv]
   // writes: g fp32 [T, Hv] = -exp(rate) * log(1 + exp(a + bias)), beta fp32 [T, Hv] = 1 / (1 + exp(-b))
+  // Of a state space there is no b: beta = clamp(log(1 + exp(a + bias)), least_step, most_step), g = -exp(rate) * beta.
   kDecay,
-  // reads: a, b, rates, bias, dg, dbeta               writes: da, db, [drates fp32 [Hv] +=, dbias fp32 [Hv] +=]
+  // reads: a, [b], rates, bias, dg, dbeta             writes: da, [db], [drates fp32 [Hv] +=, dbias fp32 [Hv] +=]
+  // A clamped step has no gradient, as in torch.clamp.
   kDecayBackward,
   // reads: q [T, Hk, D], k [T, Hk, D], v [T, Hv, Dv], g, beta, bounds, [positions, state fp32 [Hv, D, Dv] (kState)]
   // writes: o [T, Hv, Dv], without a state: checkpoints fp32 [ceil(T / kDeltaChunk), Hv, D, Dv]
   // Head h reads heads h / (Hv / Hk) of q and k, whose rows are brought to length one, x / sqrt(sum of x^2 + 1e-6), and
   // q divided by sqrt(D). S [D, Dv] is 0 before a sequence. Token by token: S = exp(g) S; d = beta (v - S^T k);
   // S += k d^T; o = S^T q. Of padding o is 0. Checkpoint c is S before token c kDeltaChunk: 0 where this is padding or
-  // the first of its sequence.
+  // the first of its sequence. Of a state space rows of q and k stay as they are, and d = beta v.
   kDeltaRule,
   // reads: q, k, v, g, beta, checkpoints, bounds, do  writes: dq, dk, dv, dg fp32 [T, Hv], dbeta fp32 [T, Hv]
   kDeltaRuleBackward,
@@ -119,11 +124,15 @@ enum class OpKind : std::uint8_t {
   // norm[i]: the length of row i of w + alpha b a, which never exists whole; of a row of length 0 both are 0
   kMagnitudeScale,
   // reads: x [T, N], scale fp32 [N] or [1], [bias [N]], [addend [T, N]]   writes: y [T, N] = x * scale + bias + addend
-  // One scale is that of all columns, as Gemma 4 has it behind each block.
+  // One scale is that of all columns, as Gemma 4 has it behind each block. With x [T, H, D] there may be [H] scales,
+  // one for each head's columns.
   kColumnScale,
   // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]
   // writes: dx [T, N] = dy * scale, dm fp32 [N] += inverse * sum over tokens of dy * x
   kColumnScaleBackward,
+  // Of scales of heads. reads: x [T, H, D], dy [T, H, D]   writes: dscale fp32 [H] += sum over tokens and columns of
+  // dy * x
+  kHeadScaleGradient,
   // Cross-entropy over a vocabulary, whole or in parts, each of some rows of w. Full logits never exist: the tokens
   // that have a target, in order, go in chunks of cross_entropy_chunk(attributes.vocabulary). Statistics of a token,
   // fp32 [T, 3]: the largest logit of the parts so far, the sum of exponentials over it, the target's logit once its
@@ -285,11 +294,21 @@ struct AttentionAttributes {
 struct SoftCapAttributes {
   float cap = 1.0F;
 };
+/// What a state gets of a token: by the delta rule what it did not know, of a state space the token's value.
+enum class Recurrence : std::uint8_t { kDeltaRule, kStateSpace };
+
 /// Of kConvolution, kDecay and kDeltaRule and their gradients.
 struct DeltaAttributes {
-  bool has_state = false;            // forward only
-  bool has_weight_gradient = false;  // of kConvolutionBackward and kDecayBackward
-  bool silu = true;                  // of kConvolution and its gradient
+  bool has_state = false;                          // forward only
+  bool has_weight_gradient = false;                // of kConvolutionBackward and kDecayBackward
+  bool silu = true;                                // of kConvolution and its gradient
+  bool has_bias = false;                           // of kConvolution
+  Recurrence recurrence = Recurrence::kDeltaRule;  // of all but convolutions
+  /// Of kDecay and its gradient, of a state space: what a step may be.
+  float least_step = 0.0F;
+  float most_step = std::numeric_limits<float>::infinity();
+
+  bool is_state_space() const { return recurrence == Recurrence::kStateSpace; }
 };
 struct GatedActivationAttributes {
   ActivationKind activation = ActivationKind::kSilu;

@@ -1,8 +1,8 @@
 // A convolution over the last tokens of a sequence, channel by channel, and SiLU if asked for. With a state, the rows
 // of the tokens before the first: only the first block sees them, and leaves the last ones behind.
 //
-// slots: x [T, C], w [C, W], bounds, y, positions, state [W - 1, C]. sizes: tokens, channels, width, tokens of a block,
-// whether there is a state. Workgroups: 64 channels, blocks of tokens.
+// slots: x [T, C], w [C, W], bounds, y, positions, state [W - 1, C], bias [C]. sizes: tokens, channels, width, tokens
+// of a block, whether there is a state. Workgroups: 64 channels, blocks of tokens.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "convolution.glsl"
@@ -22,6 +22,7 @@ void main() {
   const int end = min(first + int(push.sizes[3]), int(push.sizes[0]));
   float weights[kMost];
   read_weights(address(1), channel, width, weights);
+  const float bias = kBias ? load(address(6), kType, channel) : 0.0;
   float values[kMost];  // the last one's is the token's own
   [[unroll]] for (uint i = 0; i < kMost; ++i) values[i] = 0.0;
   ivec2 sequence = ivec2(0);
@@ -50,7 +51,7 @@ void main() {
       [[unroll]] for (uint i = 0; i < kMost; ++i) values[i] = 0.0;
     }
     pass(values, load(x, kType, uint(token) * channels + channel));
-    store(y, kType, uint(token) * channels + channel, activate(convolved(weights, values)).x);
+    store(y, kType, uint(token) * channels + channel, activate(convolved(weights, values) + bias).x);
   }
   if (!leaves) return;
   // Row i + 1 of the last kMost - 1 tokens, of which a state has width - 1.

@@ -6,6 +6,7 @@
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kSilu = 1;
+layout(constant_id = 2) const bool kBias = false;  // of the convolution alone
 
 const uint kMost = 8;  // kMostConvolution
 

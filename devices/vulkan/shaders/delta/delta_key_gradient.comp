@@ -10,7 +10,8 @@
 //   earlier_i = sum over t > i of P_ti u_t + sum over t >= i of Q_ti s_t + last_i,  last_i = beta_i exp(G - G_i) L e_i
 // S is there for tokens whose sequence began before the interval, L for those whose sequence goes on behind it. G_i
 // gets s_i . ds_i + u_i . (later_i - earlier_i), and the interval's G the sum of u_i . last_i and exp(G) <L, S>, which
-// delta_gate_gradient.comp makes dg of. dbeta_i = r_i . e_i.
+// delta_gate_gradient.comp makes dg of. dbeta_i = r_i . e_i. Of a state space there is neither P nor later_i, and rows
+// of keys and queries are as they are.
 //
 // slots: q, k, g, beta, checkpoints, bounds, do, scratch, dq, dk, dbeta. sizes: tokens, heads, key heads, D, width of
 // values, first token of the range and the one behind it, -, places for L, then where in the scratch there are: r
@@ -25,6 +26,7 @@
 const uint kThreads = 256;
 layout(local_size_x = 256) in;
 layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 2) const bool kStateSpace = false;
 
 const uint kOwn = 16;
 const uint kEach = 8;         // own tokens of an invocation, which has one channel of theirs
@@ -271,7 +273,7 @@ void main() {
       const vec2 apart = totals[last] - totals[first];
       const float factor = meet ? betas[first] * exact_exp(apart.x + apart.y) : 0.0;
       const float of_output = meet ? factor * outputs[at][i % 4] : 0.0;
-      pairs[at][i % 4] = meet && own != other ? -betas[last] * factor * pair : 0.0;
+      pairs[at][i % 4] = meet && own != other && !kStateSpace ? -betas[last] * factor * pair : 0.0;
       outputs[at][i % 4] = of_output;
       if (own == other && own < count) {
         Floats(address(10)).v[(chunk_first + own) * heads + head] = pair;
@@ -293,7 +295,7 @@ void main() {
     barrier();
     [[unroll]] for (uint i = 0; i < kEach; ++i) {
       const uint own = half_of * kEach + i;
-      later[i] *= -betas[own_tile * kOwn + own] * kept[own];
+      later[i] = kStateSpace ? 0.0 : later[i] * -betas[own_tile * kOwn + own] * kept[own];
       slopes[i] *= kept[own];
       earlier[i] *= left[own];
     }
@@ -362,7 +364,7 @@ void main() {
     const uint64_t of = kind == 0 ? keys : queries;
     const float along = product_with(of, kind, own_tile, own_count, own_channel, stride);
     // That of a query has a factor 1 / sqrt(D), as its gradient does.
-    if (me < kOwn) kept[me] = kind == 0 ? along : push.factors[1] * along;
+    if (me < kOwn) kept[me] = kStateSpace ? 0.0 : kind == 0 ? along : push.factors[1] * along;
     barrier();
     const uint64_t to = kind == 0 ? address(9) : address(8);
     for (uint i = half_of * kEach; i < min((half_of + 1) * kEach, own_count) && channel; ++i) {

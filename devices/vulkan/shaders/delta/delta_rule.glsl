@@ -19,7 +19,8 @@ void walk(uint kind, int token, int count, Part part) {
     scores[score_place(kQueries, at)][part.lane % 4] = products.queries[a] * betas[part.quarter][a];
   }
   if (part.lane == 0) key_weights[part.quarter] = betas[part.quarter] * left[part.quarter] * key_factors[part.quarter];
-  vec4 own = values - kept[part.quarter] * key_factors[part.quarter] * products.known;
+  vec4 own = values;
+  if (!kStateSpace) own -= kept[part.quarter] * key_factors[part.quarter] * products.known;
   vec4 o = kept[part.quarter] * query_factors[part.quarter] * products.seen;
   barrier();
   [[dont_unroll]] for (uint quarter = 0; quarter < 4; ++quarter) {

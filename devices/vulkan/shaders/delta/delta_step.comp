@@ -1,6 +1,7 @@
 // The delta rule for one token from a state, which it leaves behind (delta_walk.glsl): there is no later token that
 // needs to know of this one's errors, so that the state is read, and read again where it is changed. A workgroup one
-// head and kAcross steps of columns, at each of which kDown invocations share out the channels.
+// head and kAcross steps of columns, at each of which kDown invocations share out the channels. Of a state space rows
+// are as they are, and the error is the value.
 //
 // slots: q, k, v, g, beta, bounds, o, state, positions. sizes: heads, key heads, D, width of values. factors:
 // 1 / sqrt(D).
@@ -9,6 +10,8 @@
 #include "common.glsl"
 #include "sequences.glsl"
 #include "spread.glsl"
+
+layout(constant_id = 2) const bool kStateSpace = false;
 
 const uint kAcross = 16;
 const uint kDown = 4;
@@ -64,10 +67,11 @@ void main() {
     if (down == 0) store_step(o, head * width + column, vec4(0.0));
     return;
   }
-  const float key_factor = exact_inverse_root(products.x + 1e-6);
-  const float query_factor = exact_inverse_root(products.y + 1e-6) * push.factors[0];
+  const float key_factor = kStateSpace ? 1.0 : exact_inverse_root(products.x + 1e-6);
+  const float query_factor = kStateSpace ? 1.0 : exact_inverse_root(products.y + 1e-6) * push.factors[0];
   const float keep = continued ? exact_exp(Floats(address(3)).v[head]) : 0.0;
-  const vec4 error = load_step(address(2), head * width + column) - keep * key_factor * known;
+  vec4 error = load_step(address(2), head * width + column);
+  if (!kStateSpace) error -= keep * key_factor * known;
   const vec4 added = Floats(address(4)).v[head] * key_factor * error;
   if (down == 0) {
     store_step(o, head * width + column, keep * query_factor * seen + query_factor * products.z * added);

@@ -4,7 +4,7 @@
 //         - sum over t > i of beta_t exp(G_t - G_i) (u_t . u_i) r_t
 //   dv_i = beta_i r_i
 //   L before them = exp(G) L + sum of exp(G_i) (s_i do_i^T - beta_i u_i r_i^T)
-// Nothing of the state itself is in it.
+// Nothing of the state itself is in it. Of a state space what is taken off r and L is not there.
 //
 // slots: q, k, do, g, beta, bounds, dv, scratch. sizes: as in delta_walk.glsl, places that there are for L, and of the
 // scratch where r, L and the factors of keys and queries are (delta_key_gradient.comp). A sequence is a workgroup's
@@ -29,7 +29,8 @@ void walk_back(int token, int count, Part part) {
   scores[score_place(kKeys, at)] = products.keys * betas[part.lane / 4][part.lane % 4];
   scores[score_place(kQueries, at)] = products.queries;
   if (part.lane == 0) {
-    key_weights[part.quarter] = kept[part.quarter] * key_factors[part.quarter] * betas[part.quarter];
+    key_weights[part.quarter] =
+        kStateSpace ? vec4(0.0) : kept[part.quarter] * key_factors[part.quarter] * betas[part.quarter];
     query_weights[part.quarter] = kept[part.quarter] * query_factors[part.quarter];
   }
   barrier();

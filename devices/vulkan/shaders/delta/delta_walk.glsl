@@ -7,7 +7,8 @@
 //   o_i = exp(G_i) S^T s_i + sum over j <= i of exp(G_i - G_j) (s_i . u_j) beta_j e_j
 //   S behind them = exp(G) S + sum of exp(G - G_j) u_j (beta_j e_j)^T
 // so that columns are independent of each other, and all but the triangle of e is a product of matrices. Sums of g are
-// made anew for each pair: exponents are not differences of larger numbers.
+// made anew for each pair: exponents are not differences of larger numbers. Of a state space u and s are the rows as
+// they are, and e_i = v_i.
 //
 // sizes: tokens, heads, key heads, D, width of values, first token of the range and the one behind it, tokens of a
 // workgroup's part of it, ... factors: 1 / sqrt(D).
@@ -17,6 +18,7 @@
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 2) const bool kStateSpace = false;
 
 const uint kTokens = 16;
 const uint kColumns = 16;
@@ -176,8 +178,9 @@ struct Products {
 void find_factors(Part part, vec4 key_products, float query_square) {
   if (part.lane / 4 != part.quarter) return;
   const float key_square = key_products[part.lane % 4];
-  key_factors[part.quarter][part.lane % 4] = exact_inverse_root(key_square + 1e-6);
-  query_factors[part.quarter][part.lane % 4] = exact_inverse_root(query_square + 1e-6) * push.factors[0];
+  key_factors[part.quarter][part.lane % 4] = kStateSpace ? 1.0 : exact_inverse_root(key_square + 1e-6);
+  query_factors[part.quarter][part.lane % 4] =
+      kStateSpace ? 1.0 : exact_inverse_root(query_square + 1e-6) * push.factors[0];
 }
 
 /// exp(G_i - G_j) u_i . u_j of i > j, and exp(G_i - G_j) s_i . u_j of i >= j, in the place of their products.
@@ -187,7 +190,7 @@ void find_scores(Part part, vec4 decays, inout Products products) {
   [[unroll]] for (uint a = 0; a < 4; ++a) {
     const uint j = 4 * part.quarter + a;
     const float factor = key_factors[part.quarter][a] * decays[a];
-    products.keys[a] = j < part.lane ? products.keys[a] * key_factor * factor : 0.0;
+    products.keys[a] = j < part.lane && !kStateSpace ? products.keys[a] * key_factor * factor : 0.0;
     products.queries[a] = j <= part.lane ? products.queries[a] * query_factor * factor : 0.0;
   }
 }
