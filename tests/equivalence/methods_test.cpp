@@ -220,6 +220,23 @@ void as_lfm2(model::ModelConfig& config) {
   config.short_convolution = {3, {true, false, true}};
 }
 
+/// State spaces on both sides of attention, whose convolutions have biases.
+void as_granite4(model::ModelConfig& config) {
+  config.family = model::Family::kGraniteMoeHybrid;
+  config.attention_bias = false;
+  config.shared_mlp = true;
+  config.residual_multiplier = 0.75;
+  config.without_rope = {true, true, true};
+  config.state_space = {6, 12, 20, 4, true, false, 0.0, 1.0, {true, false, true}};
+}
+
+model::MethodSpec dora_of_spaces() {
+  model::MethodSpec spec = dora(0.1);
+  spec.lora->targets = {"q_proj", "in_proj", "out_proj", "input_linear"};
+  spec.lora->rank_pattern = {{"in_proj", 5}};
+  return spec;
+}
+
 /// Keys and values by a latent, values narrower than keys; rows of queries in another order than in files.
 void as_deepseek(model::ModelConfig& config) {
   config.num_kv_heads = config.num_heads;
@@ -346,6 +363,8 @@ std::vector<Method> methods() {
           {"qwen3_next_dora", dora_of_joined(), optimizer(OptimizerKind::kAdamW), false, false, as_qwen3_next},
           {"deepseek", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_deepseek},
           {"deepseek_dora", dora_of_latents(), optimizer(OptimizerKind::kAdamW), false, false, as_deepseek},
+          {"granite4", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_granite4},
+          {"granite4_dora", dora_of_spaces(), optimizer(OptimizerKind::kAdamW), false, false, as_granite4},
           {"lfm2", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_lfm2},
           {"lfm2_dora", dora_of_convolutions(), optimizer(OptimizerKind::kAdamW), false, false, as_lfm2}};
 }

@@ -50,8 +50,9 @@ std::vector<float> gradient_of(const model::Architecture& model, Job job) {
 
 /// LoRA with dropout: the random numbers of a sample must not depend on what it is packed with either. With experts the
 /// rows of a token lie among those of others.
-/// Noise is as large as a sample's own length asks for.
-enum class Kind : std::uint8_t { kFull, kLora, kExperts, kNoisy };
+/// Noise is as large as a sample's own length asks for. A state space remembers all of a sequence, a convolution its
+/// last tokens.
+enum class Kind : std::uint8_t { kFull, kLora, kExperts, kNoisy, kStateSpace };
 
 model::Architecture model_of(Kind kind, DType dtype) {
   model::ModelConfig config = small_config();
@@ -59,13 +60,18 @@ model::Architecture model_of(Kind kind, DType dtype) {
     config.experts = {5, 2, 24, true, {}, true, model::ClampedSwiglu{1.702, 0.5}};
     config.attention_sinks = true;
   }
+  if (kind == Kind::kStateSpace) {
+    config.family = model::Family::kGraniteMoeHybrid;
+    config.shared_mlp = true;
+    config.state_space = {4, 16, 12, 4, true, false, 0.0, 1.0, std::vector<bool>(config.num_layers, true)};
+  }
   model::MethodSpec method = kind == Kind::kLora ? lora(dtype) : full(dtype);
   if (kind == Kind::kNoisy) method.noise_alpha = 20.0;
   return *model::Architecture::make(config, method);
 }
 
 std::string name_of_kind(const testing::TestParamInfo<Kind>& info) {
-  constexpr std::array<const char*, 4> kNames = {"full", "lora", "experts", "noisy"};
+  constexpr std::array<const char*, 5> kNames = {"full", "lora", "experts", "noisy", "state_space"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
 
@@ -160,7 +166,8 @@ TEST_P(PackingRounds, PackedStepInBfloat16_HasTheLossOfItsSamplesApart) {
 
 INSTANTIATE_TEST_SUITE_P(Methods, PackingRounds, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts),
                          name_of_kind);
-INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts, Kind::kNoisy),
+INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks,
+                         testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts, Kind::kNoisy, Kind::kStateSpace),
                          name_of_kind);
 
 }  // namespace

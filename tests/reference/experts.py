@@ -25,8 +25,17 @@ def parts_of_stack(name, tensor):
     return [(name.replace("down_proj_bias", "down_proj.bias"), tensor)]
 
 
-def parts_of_granite(name, tensor):
-    """Granite's mixtures: files have experts in stacks, but Rondo names each by itself, and another name of the router."""
+def parts_of_granite(config, name, tensor):
+    """Granite's mixtures: files have experts in stacks, but Rondo names each by itself, and another name of the router. Of
+    Mamba's layers rows of what the first linear layer and the convolution give behind one another."""
+    if ".mamba." in name and "lora_A" not in name:
+        width, state = config.mamba_n_heads * config.mamba_d_head, config.mamba_d_state
+        rows = {"in_proj": dict(z_proj=width, x_proj=width, b_proj=state, c_proj=state, dt_proj=config.mamba_n_heads),
+                "conv1d": dict(x_conv1d=width, b_conv1d=state, c_conv1d=state)}
+        for fused, parts in rows.items():
+            if f".{fused}." in name:
+                return [(name.replace(fused, word), part)
+                        for word, part in zip(parts, tensor.split(list(parts.values())))]
     if ".shared_mlp.input_linear." in name and "lora_A" not in name:
         return [(name.replace("input_linear", word), half) for word, half in zip(("gate_proj", "up_proj"), tensor.chunk(2))]
     block, _, rest = name.partition(".block_sparse_moe.")
@@ -173,7 +182,7 @@ def in_files(config, name, tensor):
     if model_type.startswith("gemma4") and ".experts." in name:
         return parts_of_gemma(name, tensor)
     if model_type.startswith("granitemoe"):
-        return parts_of_granite(name, tensor)
+        return parts_of_granite(config, name, tensor)
     if rest == "gate.moe_statics.e_score_correction_bias":
         return [(f"{block}.mlp.{rest.removeprefix('gate.')}", tensor)]
     if rest == "gate.e_score_correction_bias" and model_type == "exaone_moe":

@@ -68,6 +68,20 @@ inline nlohmann::json convolution_to_json(const ModelConfig& config) {
   return {config.short_convolution->width, config.short_convolution->blocks};
 }
 
+/// Without a limit there is null.
+inline nlohmann::json space_to_json(const StateSpaceConfig& space) {
+  const bool limited = std::isfinite(space.most_step);
+  return {space.heads,
+          space.head_size,
+          space.state_size,
+          space.convolution,
+          space.convolution_bias,
+          space.linear_bias,
+          space.least_step,
+          limited ? nlohmann::json(space.most_step) : nlohmann::json(),
+          space.blocks};
+}
+
 inline nlohmann::json global_heads_to_json(const ModelConfig& config) {
   if (!config.global_heads) return nullptr;
   return {config.global_heads->kv_heads, config.global_heads->size, config.global_heads->keys_are_values};
@@ -78,39 +92,42 @@ inline nlohmann::json to_json(const ModelConfig& config) {
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parameters;
   for (const ParameterSpec& spec : model_parameters(config)) parameters.emplace_back(spec.name, spec.shape);
   std::sort(parameters.begin(), parameters.end());
-  return {{"model_type", config.model_type},
-          {"hidden_size", config.hidden_size},
-          {"intermediate_size", config.intermediate_size},
-          {"num_layers", config.num_layers},
-          {"num_heads", config.num_heads},
-          {"num_kv_heads", config.num_kv_heads},
-          {"head_dim", config.head_dim},
-          {"global_heads", global_heads_to_json(config)},
-          {"vocab_size", config.vocab_size},
-          {"max_positions", config.max_positions},
-          {"rms_norm_eps", config.rms_norm_eps},
-          {"activation", static_cast<int>(config.activation)},
-          {"rope", to_json(config.rope)},
-          {"window_rope", config.window_rope ? to_json(*config.window_rope) : nlohmann::json(nullptr)},
-          {"without_rope", config.without_rope.empty() ? std::vector<bool>(config.num_layers) : config.without_rope},
-          {"attention_scale", static_cast<float>(scale_of_scores(config))},
-          {"embedding_scale", static_cast<float>(config.scales_embedding_by_width ? std::sqrt(config.hidden_size)
-                                                                                  : config.embedding_multiplier)},
-          {"residual_multiplier", config.residual_multiplier},
-          {"logits_scaling", config.logits_scaling},
-          {"attention_cap", config.attention_cap},
-          {"logits_cap", config.logits_cap},
-          {"tie_word_embeddings", config.tie_word_embeddings},
-          {"initializer_range", config.initializer_range},
-          {"dtype", static_cast<int>(config.weight_type)},
-          {"sliding_window", config.sliding_window},
-          {"bos", or_null(config.bos_token_id)},
-          {"eos", config.eos_token_ids},
-          {"pad", or_null(config.pad_token_id)},
-          {"experts", experts_to_json(config)},
-          {"linear_attention", linear_to_json(config)},
-          {"short_convolution", convolution_to_json(config)},
-          {"parameters", parameters}};
+  nlohmann::json json = {
+      {"model_type", config.model_type},
+      {"hidden_size", config.hidden_size},
+      {"intermediate_size", config.intermediate_size},
+      {"num_layers", config.num_layers},
+      {"num_heads", config.num_heads},
+      {"num_kv_heads", config.num_kv_heads},
+      {"head_dim", config.head_dim},
+      {"global_heads", global_heads_to_json(config)},
+      {"vocab_size", config.vocab_size},
+      {"max_positions", config.max_positions},
+      {"rms_norm_eps", config.rms_norm_eps},
+      {"activation", static_cast<int>(config.activation)},
+      {"rope", to_json(config.rope)},
+      {"window_rope", config.window_rope ? to_json(*config.window_rope) : nlohmann::json(nullptr)},
+      {"without_rope", config.without_rope.empty() ? std::vector<bool>(config.num_layers) : config.without_rope},
+      {"attention_scale", static_cast<float>(scale_of_scores(config))},
+      {"embedding_scale", static_cast<float>(config.scales_embedding_by_width ? std::sqrt(config.hidden_size)
+                                                                              : config.embedding_multiplier)},
+      {"residual_multiplier", config.residual_multiplier},
+      {"logits_scaling", config.logits_scaling},
+      {"attention_cap", config.attention_cap},
+      {"logits_cap", config.logits_cap},
+      {"tie_word_embeddings", config.tie_word_embeddings},
+      {"initializer_range", config.initializer_range},
+      {"dtype", static_cast<int>(config.weight_type)},
+      {"sliding_window", config.sliding_window},
+      {"bos", or_null(config.bos_token_id)},
+      {"eos", config.eos_token_ids},
+      {"pad", or_null(config.pad_token_id)},
+      {"experts", experts_to_json(config)},
+      {"linear_attention", linear_to_json(config)},
+      {"short_convolution", convolution_to_json(config)},
+      {"parameters", parameters}};
+  if (config.state_space) json["state_space"] = space_to_json(*config.state_space);
+  return json;
 }
 
 }  // namespace rondo::model

@@ -102,13 +102,25 @@ def convolution_of(config):
     return [config.conv_L_cache, [kind == "conv" for kind in config.layer_types]]
 
 
+def space_of(config, layers):
+    """Heads of a state space, their size, that of a row of the state, tokens that the convolution spans, whether this and the
+    linear layers have biases, what a step may be, and which blocks have one; None where no block has."""
+    spaces = [getattr(layer, "mamba", None) for layer in layers]
+    own = next((space for space in spaces if space is not None), None)
+    if own is None:
+        return None
+    least, most = own.time_step_limit
+    return [own.num_heads, own.head_dim, own.ssm_state_size, own.conv_kernel_size, own.conv1d.bias is not None,
+            own.in_proj.bias is not None, least, None if most == float("inf") else most, [space is not None for space in spaces]]
+
+
 def heads_of(config, layers):
     """Of the layers that most of the configuration speaks of heads of keys and values and their size; and of Gemma 4's layers
     that see all the same, and whether keys are values, else None."""
     if config.model_type == "gpt_neox":
         return config.num_attention_heads, layers[0].attention.head_size, None
     if config.model_type != "gemma4_text":
-        attention = next((layer.self_attn for layer in layers if hasattr(layer, "self_attn")), None)
+        attention = next((layer.self_attn for layer in layers if getattr(layer, "self_attn", None) is not None), None)
         return config.num_key_value_heads, getattr(attention, "qk_head_dim", None) or attention.head_dim, None
     written = config.to_dict()
     attention = next(layer.self_attn for layer in layers if not layer.self_attn.is_sliding)
@@ -190,7 +202,7 @@ def expected(folder):
     act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
     rope, window_rope = ropes_of(config)
     layers = text_model.layers
-    attention = next((getattr(layer, name) for layer in layers for name in ("self_attn", "attention") if hasattr(layer, name)), None)
+    attention = next((getattr(layer, name) for layer in layers for name in ("self_attn", "attention") if getattr(layer, name, None) is not None), None)
     kv_heads, head_dim, global_heads = heads_of(config, layers)
     embedding = getattr(text_model, "embed_tokens", None) or text_model.embed_in
     embedding_scale = getattr(embedding, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
@@ -218,6 +230,7 @@ def expected(folder):
         "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,
         "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
         "short_convolution": convolution_of(config),
+        **({"state_space": space_of(config, layers)} if space_of(config, layers) else {}),
         "parameters": sorted([name, list(part.shape)] for whole, p in (*model.named_parameters(), *choice_biases(model))
                              if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual", "embed_vision"))
                              for name, part in in_files(config, whole, p)),

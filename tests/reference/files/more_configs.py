@@ -80,6 +80,18 @@ def granite_cases(saved, written):
                                         shared_intermediate_size=40, position_embedding_type="rope", attention_bias=True, **attention),
         "saved_granitemoehybrid_experts": saved(GraniteMoeHybridConfig, num_local_experts=4, num_experts_per_tok=2, dtype="float16",
                                                 **attention),
+        "saved_granitemoehybrid_mamba": saved(
+            GraniteMoeHybridConfig, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=40, mamba_n_heads=4,
+            mamba_d_state=24, layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_proj_bias=True,
+            mamba_d_conv=3, mamba_conv_bias=False, mamba_expand=3, time_step_limit=(0.001, 0.5)),
+        "granitemoehybrid_mamba_hub": written(
+            "granitemoehybrid", attention_bias=False, attention_dropout=0.0, bos_token_id=257, eos_token_id=257, hidden_act="silu",
+            init_method="mup", initializer_range=0.1, layer_types=["mamba", "mamba", "attention"], mamba_chunk_size=256,
+            mamba_conv_bias=True, mamba_d_conv=4, mamba_d_head=16, mamba_d_state=128, mamba_expand=2, mamba_n_groups=1,
+            mamba_n_heads=4, mamba_proj_bias=False, max_position_embeddings=131072, normalization_function="rmsnorm",
+            num_experts_per_tok=3, num_key_value_heads=2, num_local_experts=6, output_router_logits=False, pad_token_id=256,
+            position_embedding_type="nope", rms_norm_eps=1e-05, rope_scaling=None, rope_theta=10000, router_aux_loss_coef=0.01,
+            shared_intermediate_size=96, tie_word_embeddings=True, torch_dtype="bfloat16", use_cache=True, **FACTORS),
         "granitemoehybrid_hub": written(
             "granitemoehybrid", attention_bias=False, attention_dropout=0.0, bos_token_id=257, eos_token_id=257, hidden_act="silu",
             init_method="mup", initializer_range=0.1, layer_types=["attention"] * 3, mamba_chunk_size=256, mamba_conv_bias=True,

@@ -499,7 +499,8 @@ def targets_of(model):
         of_mlp = LINEAR_LAYERS[4:] if model.config.model_type == "youtu" else []
         return [*(["q_proj"] if model.config.q_lora_rank is None else ["q_a_proj", "q_b_proj"]), *LATENT_LAYERS, *of_mlp]
     if model.config.model_type in ("granitemoeshared", "granitemoehybrid"):
-        return [*ATTENTION_LAYERS, "input_linear", "output_linear"]
+        of_mamba = ["in_proj", "out_proj"] if any(hasattr(layer, "mamba") and layer.mamba for layer in model.model.layers) else []
+        return [*ATTENTION_LAYERS, *of_mamba, "input_linear", "output_linear"]
     if model.config.model_type == "hunyuan_v1_moe":
         return [*ATTENTION_LAYERS, "wg"]
     if model.config.model_type in ("glm", "glm4"):

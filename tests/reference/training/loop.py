@@ -12,6 +12,7 @@ from transformers import Trainer, get_constant_schedule_with_warmup, get_cosine_
 from transformers import get_linear_schedule_with_warmup
 
 MASKED = -100
+NO_LIMIT = (0.0, math.inf)  # of the time steps of Granite 4
 
 
 def count_targets(step):
@@ -114,10 +115,12 @@ def compare_updates(found, expected):
 def greedy(model, prompt, count, stop_ids=()):
     """Greedy continuation by transformers' generate; also the least gap between the best and the second-best logit."""
     model.eval()
+    # From a cache transformers goes on without the limit.
+    limited = getattr(model.config, "time_step_limit", NO_LIMIT) != NO_LIMIT
     with torch.no_grad():
         result = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
                                 max_new_tokens=count, do_sample=False, num_beams=1, return_dict_in_generate=True,
-                                output_logits=True, eos_token_id=list(stop_ids) or None)
+                                output_logits=True, eos_token_id=list(stop_ids) or None, use_cache=not limited)
     tokens = result.sequences[0, len(prompt):].tolist()
     gaps = [row[0].float().topk(2).values for row in result.logits]
     return tokens, min(float(best - second) for best, second in gaps)

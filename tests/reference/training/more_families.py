@@ -6,7 +6,7 @@ from transformers import HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HyperCLOVA
 from transformers import InternLM3Config, IQuestCoderConfig, LlamaForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM
 from transformers import SolarOpenConfig, SolarOpenForCausalLM, YoutuConfig, YoutuForCausalLM
 
-BUILT_AS_OTHERS = ("internlm3", "iquestcoder", "helium", "glm", "solar_open")
+BUILT_AS_OTHERS = ("internlm3", "iquestcoder", "helium", "glm", "solar_open", "granitemoehybrid_mixture")
 
 
 def more_cases(case):
@@ -93,6 +93,22 @@ def more_cases(case):
             num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=62, layer_types=["full_attention"] * 2,
             position_embedding_type="rope", mamba_n_heads=1, embedding_multiplier=2.7, residual_multiplier=0.83, logits_scaling=0.6,
             attention_multiplier=0.29, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
+        # State spaces before and behind attention that turns nothing; some steps are too small or too large.
+        "granitemoehybrid_mamba": case(
+            GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=3,
+            num_attention_heads=4, num_key_value_heads=2, vocab_size=123, rms_norm_eps=1e-5, tie_word_embeddings=True,
+            num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=58,
+            layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_n_heads=6, mamba_d_head=16,
+            mamba_d_state=20, mamba_d_conv=4, time_step_limit=(0.1, 1.2), embedding_multiplier=2.5, residual_multiplier=0.79,
+            logits_scaling=0.7, attention_multiplier=0.27),
+        # The same beside experts, with biases of linear layers and none of convolutions.
+        "granitemoehybrid_mixture": case(
+            GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, hidden_size=40, intermediate_size=22, num_hidden_layers=3,
+            num_attention_heads=4, num_key_value_heads=2, vocab_size=119, rms_norm_eps=1e-5, tie_word_embeddings=False,
+            num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=30,
+            layer_types=["linear_attention", "linear_attention", "full_attention"], mamba_n_heads=4, mamba_d_head=20,
+            mamba_d_state=14, mamba_d_conv=3, mamba_conv_bias=False, mamba_proj_bias=True, embedding_multiplier=2.1,
+            residual_multiplier=0.73, logits_scaling=0.9, attention_multiplier=0.33),
         # Norms on both sides, and factors; logits are multiplied.
         "hyperclovax": case(
             HyperCLOVAXConfig, HyperCLOVAXForCausalLM, hidden_size=40, intermediate_size=54, num_hidden_layers=2,

@@ -35,7 +35,7 @@ bool is_convolution(const ModelConfig& config, std::uint32_t block) {
 }
 
 bool keeps_states(const ModelConfig& config) {
-  return config.linear_attention.has_value() || config.short_convolution.has_value();
+  return config.linear_attention.has_value() || config.short_convolution.has_value() || config.state_space.has_value();
 }
 
 void parse_short_convolution(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config_space.h"
 #include "family.h"
 #include "json_reader.h"
 #include "layer_types.h"
@@ -250,14 +251,6 @@ void add_latent_attention(const ModelConfig& config, const FamilyTraits& traits,
   if (traits.reads_interleave) out["rope_interleave"] = config.turns_neighbours;
 }
 
-/// Of a family some of whose models have Mamba's layers: that there are none, and heads of theirs that fit any width.
-void add_attention_layers(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
-  if (!traits.refuses_scans) return;
-  out["layer_types"] = std::vector<std::string>(config.num_layers, "attention");
-  out["position_embedding_type"] = config.without_rope.empty() ? OrderedJson("rope") : OrderedJson(nullptr);
-  out["mamba_n_heads"] = 1;
-}
-
 void add_tokens(const ModelConfig& config, OrderedJson& out) {
   const auto id = [](std::optional<std::int32_t> token) { return token ? OrderedJson(*token) : OrderedJson(nullptr); };
   out["bos_token_id"] = id(config.bos_token_id);
@@ -298,7 +291,7 @@ std::string format_config(const ModelConfig& config) {
   add_linear_attention(config, out);
   add_short_convolution(config, out);
   add_latent_attention(config, traits, out);
-  add_attention_layers(config, traits, out);
+  add_state_space(config, traits, out);
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
   if (!traits.qkv_bias_key.empty()) out[std::string(traits.qkv_bias_key)] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;

@@ -10,6 +10,7 @@
 #include "config_latent.h"
 #include "config_linear.h"
 #include "config_rope.h"
+#include "config_space.h"
 #include "family.h"
 #include "json_fields.h"
 #include "layer_types.h"
@@ -356,26 +357,6 @@ void parse_unrotated(Fields& fields, const FamilyTraits& traits, ModelConfig& co
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) config.without_rope[layer] = list[layer] == 0;
 }
 
-/// Of a family some of whose models have other layers than attention: those are refused, which all are where nothing is
-/// said. Nothing turns unless the file says so.
-void refuse_scans(Fields& fields, ModelConfig& config) {
-  const char* key = !fields.has("layer_types") && fields.has("layers_block_type") ? "layers_block_type" : "layer_types";
-  const Json& types = fields.at(key);
-  if (!types.is_array() || types.size() != config.num_layers) {
-    fields.expected(key, fmt::format("a list of num_hidden_layers ({}) names, all of them attention (layers are "
-                                     "Mamba's where there is none)",
-                                     config.num_layers));
-    return;
-  }
-  for (const Json& type : types) {
-    if (type == "attention" || type == "full_attention") continue;
-    fields.refuse(key, fmt::format("the layer {} is not supported; supported: attention", excerpt(type)));
-    return;
-  }
-  const Json& embedding = fields.at("position_embedding_type");
-  if (embedding != "rope") config.without_rope.assign(config.num_layers, true);
-}
-
 /// `use_sliding_window`, and which layers do: `slides`, or else those that the family names.
 void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
                           ModelConfig& config) {
@@ -404,7 +385,7 @@ void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std:
 void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.sliding_window.assign(config.num_layers, 0);
   // Whose layer_types say something else.
-  if (traits.linear_attention || traits.short_convolution || traits.refuses_scans) return;
+  if (traits.linear_attention || traits.short_convolution || traits.state_space) return;
   const std::vector<bool> slides = parse_layer_types(fields, config.num_layers, "sliding_attention");
   switch (traits.windows) {
     case Windows::kNever:
@@ -523,7 +504,6 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.activation = parse_activation(fields, *traits);
   parse_ropes(fields, *traits, config);
   parse_unrotated(fields, *traits, config);
-  if (traits->refuses_scans) refuse_scans(fields, config);
   const bool older_key = traits->short_convolution && fields.has("tie_embedding");
   config.tie_word_embeddings = fields.flag(older_key ? "tie_embedding" : "tie_word_embeddings", traits->ties);
   config.trains_padding = traits->trains_padding;
@@ -542,6 +522,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_experts(fields, *traits, config);
   parse_linear_attention(fields, *traits, config);
   parse_short_convolution(fields, *traits, config);
+  parse_state_space(fields, *traits, config);
   parse_windows(fields, *traits, config);
   parse_global_heads(fields, *traits, config);
   config.weight_type = parse_dtype(fields);

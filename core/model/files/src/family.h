@@ -144,7 +144,7 @@ struct FamilyTraits {
   bool biased_alike = false;  // InternLM 3: attention_bias, also `qkv_bias`, and mlp_bias, also `bias`, say the same
   bool attention_sinks = false;
   bool gates_attention = false;    // ModelConfig::gates_apart
-  bool refuses_scans = false;      // Granite 4: layers may be Mamba's, which are refused; where none says so all are
+  bool state_space = false;        // in some blocks; in all where nothing is said. Granite 4
   bool reads_rotary_dim = false;   // how many channels of a head turn
   bool reads_mup = false;          // `mup_enabled`: embeddings are times sqrt(hidden_size), not rounded
   bool linear_attention = false;   // in some blocks; the others' attention is gated

@@ -93,7 +93,7 @@ constexpr std::array kFamilies = std::to_array<FamilyTraits>({
      .bos = 1,
      .eos = 2,
      .reads_attention_bias = true,
-     .refuses_scans = true,
+     .state_space = true,
      .reads_multipliers = true,
      .experts = ExpertTraits{.count_key = "num_local_experts",
                              .count = 8,

@@ -68,6 +68,18 @@ void add_joined(const LinearModule& linear, const std::function<std::string(cons
   out.push_back(std::move(joined));
 }
 
+/// `of`: what has convolution_parts().
+template <typename Config>
+void add_convolution(const ModelConfig& config, std::uint32_t layer, const Config& of, const char* tensor,
+                     std::vector<JoinedTensor>& out) {
+  const std::string prefix = attention_path(config, layer) + ".";
+  JoinedTensor convolution{prefix + "conv1d" + tensor, {}};
+  for (const ConvolutionPart& part : convolution_parts(of)) {
+    convolution.parts.push_back({prefix + part.name + tensor, part.channels});
+  }
+  out.push_back(std::move(convolution));
+}
+
 /// What a joined tensor is written from: tensors of a plan, and where these take turns the bytes of each in one.
 struct Sources {
   std::vector<std::size_t> tensors;
@@ -116,13 +128,10 @@ std::vector<JoinedTensor> joined_weights(const ModelConfig& config) {
     out.push_back({head + ".weight", {{"lm_head.weight", config.vocab_size}}});
   }
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    if (!is_linear(config, layer)) continue;
-    const std::string prefix = attention_path(config, layer) + ".";
-    JoinedTensor convolution{prefix + "conv1d.weight", {}};
-    for (const ConvolutionPart& part : convolution_parts(*config.linear_attention)) {
-      convolution.parts.push_back({prefix + part.name + ".weight", part.channels});
-    }
-    out.push_back(std::move(convolution));
+    if (is_linear(config, layer)) add_convolution(config, layer, *config.linear_attention, ".weight", out);
+    if (!is_state_space(config, layer)) continue;
+    add_convolution(config, layer, *config.state_space, ".weight", out);
+    if (config.state_space->convolution_bias) add_convolution(config, layer, *config.state_space, ".bias", out);
   }
   return out;
 }

@@ -189,6 +189,7 @@ std::optional<float> same_number_of(ParameterKind kind, const ModelConfig& confi
       return config.norms_add_one ? 0.0F : 1.0F;
     case ParameterKind::kGain:
     case ParameterKind::kRateBias:
+    case ParameterKind::kHeadScale:
     case ParameterKind::kFactor:
     case ParameterKind::kBlockScale:
       return 1.0F;

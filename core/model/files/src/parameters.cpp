@@ -58,6 +58,21 @@ std::vector<LinearModule> linear_attention_linears(const ModelConfig& config, st
           make("in_proj_b", hidden, linear.value_heads), make("in_proj_a", hidden, linear.value_heads), out};
 }
 
+/// PEFT sees all but the last as one.
+std::vector<LinearModule> state_space_linears(const ModelConfig& config, std::uint32_t layer) {
+  const StateSpaceConfig& space = *config.state_space;
+  const std::uint64_t hidden = config.hidden_size;
+  const std::string prefix = attention_path(config, layer) + ".";
+  const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
+    return LinearModule{prefix + name, name, in, out, layer, space.linear_bias};
+  };
+  const std::vector<LinearModule> parts = {make("z_proj", hidden, space.width()), make("x_proj", hidden, space.width()),
+                                           make("b_proj", hidden, space.state_size),
+                                           make("c_proj", hidden, space.state_size),
+                                           make("dt_proj", hidden, space.heads)};
+  return {fused("in_proj", parts), make("out_proj", space.width(), hidden)};
+}
+
 /// The channels of keys that turn are one head's; a head's keys and values take turns.
 std::vector<LinearModule> latent_attention_linears(const ModelConfig& config, std::uint32_t layer) {
   const LatentAttentionConfig& latent = *config.latent_attention;
@@ -164,6 +179,20 @@ void add_linear_attention(const ModelConfig& config, std::uint32_t layer, std::v
   out.push_back({prefix + "norm.weight", {linear.value_size}, ParameterKind::kGain, layer});
 }
 
+void add_state_space(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  const StateSpaceConfig& space = *config.state_space;
+  const std::string prefix = attention_path(config, layer) + ".";
+  for (const ConvolutionPart& part : convolution_parts(space)) {
+    const std::string module = prefix + part.name;
+    out.push_back({module + ".weight", {part.channels, 1, space.convolution}, ParameterKind::kConvolution, layer});
+    if (space.convolution_bias) out.push_back({module + ".bias", {part.channels}, ParameterKind::kBias, layer});
+  }
+  out.push_back({prefix + "A_log", {space.heads}, ParameterKind::kRate, layer});
+  out.push_back({prefix + "dt_bias", {space.heads}, ParameterKind::kRateBias, layer});
+  out.push_back({prefix + "D", {space.heads}, ParameterKind::kHeadScale, layer});
+  out.push_back({prefix + "norm.weight", {space.width()}, ParameterKind::kGain, layer});
+}
+
 /// Over the hidden size.
 void add_norm(const ModelConfig& config, const std::string& path, std::optional<std::uint32_t> layer,
               std::vector<ParameterSpec>& out) {
@@ -187,6 +216,8 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
                    layer});
   } else if (is_linear(config, layer)) {
     add_linear_attention(config, layer, out);
+  } else if (is_state_space(config, layer)) {
+    add_state_space(config, layer, out);
   } else {
     add_full_attention(config, layer, out);
   }
@@ -347,6 +378,7 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
 
 std::string attention_path(const ModelConfig& config, std::uint32_t layer) {
   if (is_convolution(config, layer)) return layer_prefix(config, layer) + "conv";
+  if (is_state_space(config, layer)) return layer_prefix(config, layer) + "mamba";
   return layer_prefix(config, layer) +
          (is_linear(config, layer) ? "linear_attn" : traits_of(config.family).attention_name);
 }
@@ -355,9 +387,14 @@ std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& line
   return {{"q_conv1d", linear.key_width()}, {"k_conv1d", linear.key_width()}, {"v_conv1d", linear.value_width()}};
 }
 
+std::vector<ConvolutionPart> convolution_parts(const StateSpaceConfig& space) {
+  return {{"x_conv1d", space.width()}, {"b_conv1d", space.state_size}, {"c_conv1d", space.state_size}};
+}
+
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
   if (is_linear(config, layer)) return linear_attention_linears(config, layer);
   if (is_convolution(config, layer)) return convolution_linears(config, layer);
+  if (is_state_space(config, layer)) return state_space_linears(config, layer);
   if (config.latent_attention) return latent_attention_linears(config, layer);
   const std::uint64_t hidden = config.hidden_size;
   const HeadShape heads = heads_of(config, layer);

@@ -159,6 +159,7 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
     if (slides == (config.num_layers == kLayersOfSlidingExaone4) && slides != config.without_rope.empty()) return {};
     return {{"sliding_window", "GGUF's readers slide windows in 64 layers of this model, and in no other number"}};
   }
+  if (config.state_space) return {{"layer_types", "Mamba's layers are not written as GGUF"}};
   if (config.family == Family::kGraniteMoeHybrid && !config.without_rope.empty()) {
     return {{"position_embedding_type", "GGUF's readers turn queries and keys of this architecture"}};
   }

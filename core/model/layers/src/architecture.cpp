@@ -191,8 +191,9 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     const bool rotates = attention && model.rope_of(layer.block) != nullptr;
     const bool linear = attention && is_linear(config, layer.block);
     const bool convolution = attention && is_convolution(config, layer.block);
-    std::string key = fmt::format("{} {} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
-                                  convolution, layer.gives_input_gradient, layer.has_backward);
+    const bool space = attention && is_state_space(config, layer.block);
+    std::string key = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
+                                  convolution, space, layer.gives_input_gradient, layer.has_backward);
     // Blocks may differ in what is trained, what is adapted and by how much.
     for (const ParameterUse& use : layer.parameters) {
       key += signature_of(model.parameters_[use.id]) + fmt::format(" {}+{}", use.first_row, use.rows);

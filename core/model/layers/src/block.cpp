@@ -12,6 +12,7 @@
 #include "linear_attention.h"
 #include "linear_recorder.h"
 #include "rope.h"
+#include "state_space.h"
 
 namespace rondo::model {
 
@@ -118,7 +119,7 @@ TensorId record_convolution(Recorder& recorder, WeightSource& weights, LinearRec
   const TensorId x = linears.record(parts.linears[2], normed, {}, shape);
   const TensorId gated = recorder.gated_activation(b, x, kTimes);
   const TensorId w = weights.get(*parts.convolution, {hidden, config.short_convolution->width});
-  return recorder.gated_activation(c, recorder.convolution(gated, w, 0, decodes, false), kTimes);
+  return recorder.gated_activation(c, recorder.convolution(gated, w, {}, 0, decodes, false), kTimes);
 }
 
 Recorder::Routed record_route(Recorder& recorder, WeightSource& weights, const ExpertParts& own, TensorId logits,
@@ -207,6 +208,10 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
         builder.add(attention + ".conv.weight", {hidden, 1, config.short_convolution->width}, WeightKind::kConvolution);
     return std::move(builder.parts());
   }
+  if (is_state_space(config, block)) {
+    builder.parts().state_space = state_space_parts(builder, attention, *config.state_space);
+    return std::move(builder.parts());
+  }
   if (is_linear(config, block)) {
     builder.parts().linear_attention = linear_attention_parts(builder, attention, *config.linear_attention);
     builder.parts().output_norm = builder.norm_if(config, prefix, norms.attention_output);
@@ -269,6 +274,10 @@ TensorId record_attention_of(Recorder& recorder, WeightSource& weights, TensorId
     const TensorId inner = parts.convolution
                                ? record_convolution(recorder, weights, linears, parts, normed, config, decodes)
                                : record_linear_attention(recorder, normed, weights, linears, parts, config, decodes);
+    return record_output(recorder, weights, linears, parts, inner, x, config);
+  }
+  if (parts.state_space) {
+    const TensorId inner = record_state_space(recorder, normed, weights, linears, parts, config, decodes);
     return record_output(recorder, weights, linears, parts, inner, x, config);
   }
   const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),

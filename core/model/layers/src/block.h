@@ -74,11 +74,22 @@ struct LinearAttentionParts {
   std::uint32_t gain = 0;  // of the norm of what each head gives
 };
 
+/// Of a state space, beside its linear layers: indices of weights.
+struct StateSpaceParts {
+  std::vector<std::uint32_t> convolutions;  // of x, b and c
+  std::vector<std::uint32_t> biases;        // of these, or none
+  std::uint32_t rates = 0;
+  std::uint32_t step_bias = 0;
+  std::uint32_t passed = 0;  // what of x each head gives beside what it reads
+  std::uint32_t gain = 0;    // of the norm of what all heads give
+};
+
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
   /// Attention: q, [its gate], k, v, o; by a latent: q or its latent and q, the latent, channels of keys that turn,
-  /// other channels of keys, v, o; linear attention: q, k, v, z, b, a, out; convolution: b, c, x, out; MLP: [gate,] up,
+  /// other channels of keys, v, o; linear attention: q, k, v, z, b, a, out; a state space: z, x, b, c, dt, out;
+  /// convolution: b, c, x, out; MLP: [gate,] up,
   /// down, and where that is the one that all tokens share beside experts, perhaps the gate of what it gives; the
   /// router where that is a linear layer.
   std::vector<LinearUse> linears;
@@ -90,6 +101,7 @@ struct LayerParts {
   std::optional<std::uint32_t> sinks;       // of attention
   std::optional<std::uint32_t> scale;       // of what the block gives
   std::optional<LinearAttentionParts> linear_attention;
+  std::optional<StateSpaceParts> state_space;
   std::optional<std::uint32_t> convolution;  // where that stands in attention's place: its weight
 };
 

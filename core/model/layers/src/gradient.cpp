@@ -255,34 +255,45 @@ class GradientPass {
     const TensorId dx = fresh(x);
     std::optional<TensorId> dw;
     if (trains(w)) dw = recorder_.gradient_of_weight(w);
-    const bool silu = std::get<devices::DeltaAttributes>(op.attributes).silu;
-    Op& back = recorder_.append(OpKind::kConvolutionBackward, devices::DeltaAttributes{false, dw.has_value(), silu});
-    back.reads = {x, w, op.reads[2], dy};
+    const auto attributes = std::get<devices::DeltaAttributes>(op.attributes);
+    if (attributes.has_bias && trains(op.reads[2])) {
+      const TensorId db = recorder_.gradient_of_weight(op.reads[2]);
+      Op& bias = recorder_.append(OpKind::kBiasGradient);
+      bias.reads = {dy};
+      bias.writes = {db};
+    }
+    Op& back = recorder_.append(OpKind::kConvolutionBackward,
+                                devices::DeltaAttributes{false, dw.has_value(), attributes.silu});
+    back.reads = {x, w, op.reads[attributes.has_bias ? 3 : 2], dy};
     back.writes = {dx};
     if (dw) back.writes.push_back(*dw);
     if (needs(x)) collect(x, dx);
   }
 
   void decay(const Op& op, TensorId dg) {
-    const TensorId da = fresh(op.reads[0]);
-    const TensorId db = fresh(op.reads[1]);
-    const bool trained = trains(op.reads[2]);
-    std::vector<TensorId> writes = {da, db};
-    for (std::size_t i = 2; i < 4 && trained; ++i) writes.push_back(recorder_.gradient_of_weight(op.reads[i]));
+    auto attributes = std::get<devices::DeltaAttributes>(op.attributes);
+    const std::size_t gates = attributes.is_state_space() ? 1 : 2;
+    std::vector<TensorId> writes;
+    for (std::size_t i = 0; i < gates; ++i) writes.push_back(fresh(op.reads[i]));
+    attributes.has_weight_gradient = trains(op.reads[gates]);
+    for (std::size_t i = gates; i < gates + 2 && attributes.has_weight_gradient; ++i) {
+      writes.push_back(recorder_.gradient_of_weight(op.reads[i]));
+    }
     const TensorId d_beta = *known(op.writes[1]);
-    Op& back = recorder_.append(OpKind::kDecayBackward, devices::DeltaAttributes{false, trained});
+    Op& back = recorder_.append(OpKind::kDecayBackward, attributes);
     back.reads.assign(op.reads.begin(), op.reads.end());
     back.reads.push_back(dg);
     back.reads.push_back(d_beta);
     back.writes.assign(writes.begin(), writes.end());
-    if (needs(op.reads[0])) collect(op.reads[0], da);
-    if (needs(op.reads[1])) collect(op.reads[1], db);
+    for (std::size_t i = 0; i < gates; ++i) {
+      if (needs(op.reads[i])) collect(op.reads[i], writes[i]);
+    }
   }
 
   void delta_rule(const Op& op, TensorId d_o) {
     std::vector<TensorId> writes;
     for (std::size_t i = 0; i < 5; ++i) writes.push_back(fresh(op.reads[i]));
-    Op& back = recorder_.append(OpKind::kDeltaRuleBackward, devices::DeltaAttributes{});
+    Op& back = recorder_.append(OpKind::kDeltaRuleBackward, op.attributes);
     back.reads.assign(op.reads.begin(), op.reads.begin() + 5);
     for (const TensorId id : {op.writes[1], op.reads[5], d_o}) back.reads.push_back(id);
     back.writes.assign(writes.begin(), writes.end());
@@ -326,8 +337,14 @@ class GradientPass {
       back.writes = {db};
     }
     if (attributes.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
-    const bool given = graph_.tensors[scale].role == TensorRole::kWeight;  // which nothing trains
+    const bool given = graph_.tensors[scale].role == TensorRole::kWeight;
     const TensorId dx = fresh(x);
+    if (given && trains(scale)) {  // of heads
+      const TensorId d_scale = recorder_.gradient_of_weight(scale);
+      Op& back = recorder_.append(OpKind::kHeadScaleGradient);
+      back.reads = {x, dy};
+      back.writes = {d_scale};
+    }
     if (!given && trains(writer_of(scale).reads[3])) {
       const TensorId inverse = writer_of(scale).writes[1];
       const TensorId dm = recorder_.gradient_of_weight(writer_of(scale).reads[3]);

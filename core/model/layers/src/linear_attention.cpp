@@ -33,7 +33,7 @@ TensorId record_linear_attention(Recorder& recorder, TensorId normed, WeightSour
     const LinearUse& use = parts.linears[i];
     const TensorId x = linears.record(use, normed, {}, i < 2 ? of_keys : of_values);
     const TensorId w = weights.get(own.convolutions[i], {use.out, linear.convolution});
-    convolved[i] = recorder.convolution(x, w, 1 + i, decodes);
+    convolved[i] = recorder.convolution(x, w, {}, 1 + i, decodes);
   }
   const TensorId z = linears.record(parts.linears[3], normed, {}, of_values);
   const TensorId b = linears.record(parts.linears[4], normed, {}, of_gates);

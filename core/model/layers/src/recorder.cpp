@@ -188,16 +188,19 @@ Recorder::Attended Recorder::attended_of(TensorId q, const std::string& name) {
   return {o, tensor(name + ".lse", {shape[0], shape[1]}, DType::kFloat32, TensorRole::kScratch)};
 }
 
-TensorId Recorder::convolution(TensorId x, TensorId w, std::uint32_t state, bool decodes, bool silu) {
+TensorId Recorder::convolution(TensorId x, TensorId w, std::optional<TensorId> bias, std::uint32_t state, bool decodes,
+                               bool silu) {
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
   const TensorId y = activation("convolved", graph_.tensors[x].shape);
   const Shape before = {graph_.tensors[w].shape[1] - 1, graph_.tensors[w].shape[0]};
-  std::vector<TensorId> reads = {x, w, bounds};
+  std::vector<TensorId> reads = {x, w};
+  if (bias) reads.push_back(*bias);
+  reads.push_back(bounds);
   if (decodes) {
     reads.push_back(batch(devices::BatchTensor::kPositions));
     reads.push_back(tensor("inputs_before", before, dtype_, TensorRole::kState, state));
   }
-  Op& op = append(OpKind::kConvolution, devices::DeltaAttributes{decodes, false, silu});
+  Op& op = append(OpKind::kConvolution, devices::DeltaAttributes{decodes, false, silu, bias.has_value()});
   op.reads.assign(reads.begin(), reads.end());
   op.writes = {y};
   return y;
@@ -213,7 +216,22 @@ Recorder::Decayed Recorder::decay(TensorId a, TensorId b, TensorId rates, Tensor
   return gates;
 }
 
-TensorId Recorder::delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes) {
+Recorder::Decayed Recorder::steps(TensorId a, TensorId rates, TensorId bias, double least, double most) {
+  const Shape shape = graph_.tensors[a].shape;
+  const Decayed gates{tensor("g", shape, DType::kFloat32, TensorRole::kScratch),
+                      tensor("steps", shape, DType::kFloat32, TensorRole::kScratch)};
+  devices::DeltaAttributes attributes;
+  attributes.recurrence = devices::Recurrence::kStateSpace;
+  attributes.least_step = static_cast<float>(least);
+  attributes.most_step = static_cast<float>(most);
+  Op& op = append(OpKind::kDecay, attributes);
+  op.reads = {a, rates, bias};
+  op.writes = {gates.g, gates.beta};
+  return gates;
+}
+
+TensorId Recorder::delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes,
+                              devices::Recurrence recurrence) {
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
   const Shape of_values = graph_.tensors[v].shape;
   const std::int64_t size = graph_.tensors[k].shape[2];
@@ -228,7 +246,10 @@ TensorId Recorder::delta_rule(TensorId q, TensorId k, TensorId v, const Decayed&
     writes.push_back(
         tensor("checkpoints", {count, of_values[1], size, of_values[2]}, DType::kFloat32, TensorRole::kScratch));
   }
-  Op& op = append(OpKind::kDeltaRule, devices::DeltaAttributes{decodes});
+  devices::DeltaAttributes attributes;
+  attributes.has_state = decodes;
+  attributes.recurrence = recurrence;
+  Op& op = append(OpKind::kDeltaRule, attributes);
   op.reads.assign(reads.begin(), reads.end());
   op.writes.assign(writes.begin(), writes.end());
   return o;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -171,6 +172,22 @@ struct LinearAttentionConfig {
   std::uint32_t value_width() const { return value_heads * value_size; }
 };
 
+/// A state space in the place of attention, in some of the blocks (Mamba 2, arXiv 2405.21060): what all heads write to
+/// their states and read from them by is one row of `state_size` numbers each.
+struct StateSpaceConfig {
+  std::uint32_t heads = 0;
+  std::uint32_t head_size = 0;
+  std::uint32_t state_size = 0;
+  std::uint32_t convolution = 0;  // tokens that it spans
+  bool convolution_bias = false;
+  bool linear_bias = false;  // on in_proj and out_proj
+  double least_step = 0.0;   // of time, what a step may be
+  double most_step = std::numeric_limits<double>::infinity();
+  std::vector<bool> blocks;  // [num_layers]
+
+  std::uint32_t width() const { return heads * head_size; }
+};
+
 /// Gated convolution over the last tokens in the place of attention, in some of the blocks (LFM2, arXiv 2511.23404):
 /// out(c * convolution(b * x)), channel by channel, where b, c and x are linear in the block's input.
 struct ShortConvolutionConfig {
@@ -260,6 +277,7 @@ struct ModelConfig {
   std::optional<ExpertsConfig> experts;                     // see ExpertTraits
   std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next
   std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
+  std::optional<StateSpaceConfig> state_space;              // Granite 4
   std::optional<LatentAttentionConfig> latent_attention;    // GLM-4.7-Flash, DeepSeek
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
@@ -280,6 +298,9 @@ bool is_linear(const ModelConfig& config, std::uint32_t block);
 
 /// Of one block: a short convolution stands in the place of its attention.
 bool is_convolution(const ModelConfig& config, std::uint32_t block);
+
+/// Of one block: a state space stands in the place of its attention.
+bool is_state_space(const ModelConfig& config, std::uint32_t block);
 
 /// What some blocks keep of the tokens before is a state, from which none of these can be taken back.
 bool keeps_states(const ModelConfig& config);

@@ -1,5 +1,5 @@
 // Linear layers that files have as one, where model_parameters() has each of its parts: those of Phi-3, GLM 4 (gate and
-// up), Qwen3.5, Qwen3-Next, LFM2 and of attention by a latent.
+// up), Qwen3.5, Qwen3-Next, LFM2, Granite 4 and of attention by a latent.
 //
 //   model.layers.N.self_attn.qkv_proj   the rows of q_proj, then of k_proj, then of v_proj
 //   model.layers.N.mlp.gate_up_proj     the rows of gate_proj, then of up_proj
@@ -10,6 +10,8 @@
 //   model.layers.N.self_attn.kv_b_proj  of each head the rows of key_proj, then of value_proj
 //   model.layers.N.linear_attn.in_proj_qkvz, .in_proj_ba   of each head of keys the rows of q, k, v and z, of b and a
 //   model.layers.N.linear_attn.in_proj_qkv, .conv1d (no linear layer)   the rows of q, then of k, then of v
+//   model.layers.N.mamba.in_proj        the rows of z, then of x, b, c and dt
+//   model.layers.N.mamba.conv1d (no linear layer)   the rows of x, then of b, then of c
 //
 // To PEFT it is one layer: an adapter has one factor A [r, in] for it, while the rows of B [out, r] and of DoRA's
 // magnitudes [out] belong to the parts as those of the weight do. Read, they stand under the parts' names.

@@ -31,6 +31,10 @@
 //     in_proj_ba
 //   where it is a short convolution: model.layers.N.conv.{b,c,x}_proj.weight [C, C], fused as in_proj, .out_proj.weight
 //     [C, C], .conv.weight [C, 1, W]
+//   where it is a state space of v heads of size E, D numbers of a row of the state:
+//   model.layers.N.mamba.{z,x,b,c,dt}_proj
+//     .weight [vE|vE|D|D|v, C] (.bias), fused as in_proj, .out_proj.weight [C, vE] (.bias), .{x,b,c}_conv1d.weight
+//     [vE|D|D, 1, W] (.bias), in files one, conv1d, .A_log [v], .dt_bias [v], .D [v], .norm.weight [vE]
 //   model.layers.N.<norm>.weight [C] (.bias), see norm_names()
 //   model.layers.N.layer_scalar [1] in Gemma 4, which has no v_proj where keys are values
 //   model.norm.weight [C] (.bias), see last_norm_path(); OLMo's norms have neither
@@ -59,8 +63,9 @@
 namespace rondo::model {
 
 /// kGain: of a norm that multiplies by its weight even where the model's others add one. kRate, kRateBias: A_log and
-/// dt_bias of linear attention. kChoiceBias: by which experts are chosen; it is fp32 and never trained. kFactor: of
-/// channels that a router reads, or of what an expert gives. kBlockScale: of a block, never trained.
+/// dt_bias of linear attention. kHeadScale: D of a state space. kChoiceBias: by which experts are chosen; it is fp32
+/// and never trained. kFactor: of channels that a router reads, or of what an expert gives. kBlockScale: of a block,
+/// never trained.
 enum class ParameterKind {
   kEmbedding,
   kMatrix,
@@ -70,6 +75,7 @@ enum class ParameterKind {
   kConvolution,
   kRate,
   kRateBias,
+  kHeadScale,
   kGain,
   kChoiceBias,
   kFactor,
@@ -192,15 +198,17 @@ struct LinearModule {
 /// Its parts, or where it has none itself alone.
 std::vector<LinearModule> parts_or_self(const LinearModule& linear);
 
-/// The path of a block's attention: self_attn, or linear_attn where it is linear, conv where it is a convolution.
+/// The path of a block's attention: self_attn, or linear_attn where it is linear, conv where it is a convolution, mamba
+/// where it is a state space.
 std::string attention_path(const ModelConfig& config, std::uint32_t layer);
 
-/// Parts of the convolution of linear attention and their channels, in the order of these in files.
+/// Parts of the convolution of linear attention or a state space and their channels, in the order of these in files.
 struct ConvolutionPart {
   const char* name;
   std::uint32_t channels;
 };
 std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& linear);
+std::vector<ConvolutionPart> convolution_parts(const StateSpaceConfig& space);
 
 /// The linear layers of a block's halves, in the model's order. With experts an MLP has those of the one that all
 /// tokens share, and the gate of what that gives.

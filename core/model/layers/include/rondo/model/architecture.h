@@ -55,9 +55,9 @@ struct MethodSpec {
   bool trains_end(const char* module) const;
 };
 
-/// kConvolution, kRate, kRateBias: conv1d, A_log and dt_bias of linear attention. kChoiceBias: by which experts are
-/// chosen, never trained. kFactor: of channels that a router reads. kExpertScale: of what experts give. kBlockScale: of
-/// a block, never trained.
+/// kConvolution, kRate, kRateBias: conv1d, A_log and dt_bias of linear attention. kHeadScale: D of a state space.
+/// kChoiceBias: by which experts are chosen, never trained. kFactor: of channels that a router reads. kExpertScale: of
+/// what experts give. kBlockScale: of a block, never trained.
 enum class WeightKind : std::uint8_t {
   kMatrix,
   kEmbedding,
@@ -70,6 +70,7 @@ enum class WeightKind : std::uint8_t {
   kConvolution,
   kRate,
   kRateBias,
+  kHeadScale,
   kChoiceBias,
   kFactor,
   kExpertScale,
@@ -94,7 +95,8 @@ struct Parameter {
   /// a block gives is one number.
   bool wide() const {
     return kind == WeightKind::kMagnitude || kind == WeightKind::kRate || kind == WeightKind::kRateBias ||
-           kind == WeightKind::kChoiceBias || kind == WeightKind::kExpertScale || kind == WeightKind::kBlockScale;
+           kind == WeightKind::kHeadScale || kind == WeightKind::kChoiceBias || kind == WeightKind::kExpertScale ||
+           kind == WeightKind::kBlockScale;
   }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
   Bytes bytes(devices::DType dtype) const {

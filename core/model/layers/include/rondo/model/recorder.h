@@ -87,16 +87,20 @@ class Recorder {
   /// `width` is left out.
   TensorId join_heads(TensorId a, std::optional<TensorId> b, std::int64_t heads, std::int64_t width,
                       const std::string& name);
-  /// A convolution along the sequence, x [T, ...] by w [C, W], and behind it silu, if asked for. `state`: which of the
-  /// layer's. `decodes`: from a state and to it, here and below.
-  TensorId convolution(TensorId x, TensorId w, std::uint32_t state, bool decodes, bool silu = true);
+  /// A convolution along the sequence, x [T, ...] by w [C, W] (+ bias [C]), and behind it silu, if asked for. `state`:
+  /// which of the layer's. `decodes`: from a state and to it, here and below.
+  TensorId convolution(TensorId x, TensorId w, std::optional<TensorId> bias, std::uint32_t state, bool decodes,
+                       bool silu = true);
   struct Decayed {
     TensorId g;     // fp32 [T, Hv]
     TensorId beta;  // likewise
   };
   Decayed decay(TensorId a, TensorId b, TensorId rates, TensorId bias);
+  /// Of a state space: beta are steps between `least` and `most`.
+  Decayed steps(TensorId a, TensorId rates, TensorId bias, double least, double most);
   /// o [T, Hv, Dv].
-  TensorId delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes);
+  TensorId delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes,
+                      devices::Recurrence recurrence = devices::Recurrence::kDeltaRule);
   /// activation(gate) (* up)
   TensorId gated_activation(TensorId gate, std::optional<TensorId> up,
                             const devices::GatedActivationAttributes& attributes);
@@ -107,7 +111,7 @@ class Recorder {
   TensorId noise(TensorId x, double amount, const std::string& name);
   /// DoRA: m (fp32) over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
   TensorId magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId b, double alpha, const std::string& name);
-  /// y = x * scale (+ bias) (+ addend), `scale` from magnitude_scale().
+  /// y = x * scale (+ bias) (+ addend), `scale` from magnitude_scale(), or a weight: [1], or [H] of x [T, H, D].
   TensorId column_scale(TensorId x, TensorId scale, std::optional<TensorId> bias, std::optional<TensorId> addend,
                         const std::string& name);
   TensorId select_last(TensorId x);

@@ -1,0 +1,128 @@
+// See config_space.h; the words are those of transformers 5.23, and of files that older ones wrote.
+#include "config_space.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "rondo/base/status.h"
+
+namespace rondo::model {
+namespace {
+
+constexpr std::uint32_t kMostSpaceHeads = 1U << 14U;
+constexpr std::uint32_t kMostExpansion = 64;
+
+std::vector<bool> parse_spaces(Fields& fields, std::uint32_t layers) {
+  const char* key = !fields.has("layer_types") && fields.has("layers_block_type") ? "layers_block_type" : "layer_types";
+  std::vector<bool> blocks(layers, true);
+  if (!fields.has(key)) return blocks;
+  const Json& types = fields.at(key);
+  if (!types.is_array() || types.size() != layers) {
+    fields.expected(key, fmt::format("a list of num_hidden_layers ({}) names", layers));
+    return blocks;
+  }
+  for (std::uint32_t layer = 0; layer < layers; ++layer) {
+    const Json& type = types[layer];
+    blocks[layer] = type == "mamba" || type == "linear_attention";
+    if (blocks[layer] || type == "attention" || type == "full_attention") continue;
+    fields.refuse(key, fmt::format("the layer {} is not supported; supported: attention, mamba", excerpt(type)));
+  }
+  return blocks;
+}
+
+/// transformers writes infinity as an object.
+std::optional<double> limit_of(const Json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value.is_object() && value.value("__float__", Json()) == "Infinity") {
+    return std::numeric_limits<double>::infinity();
+  }
+  return std::nullopt;
+}
+
+void parse_steps(Fields& fields, StateSpaceConfig& space) {
+  if (!fields.has("time_step_limit")) return;
+  const Json& limits = fields.at("time_step_limit");
+  const bool two = limits.is_array() && limits.size() == 2;
+  const std::optional<double> least = two ? limit_of(limits[0]) : std::nullopt;
+  const std::optional<double> most = two ? limit_of(limits[1]) : std::nullopt;
+  if (!least || !most || !(*least >= 0.0) || !(*least <= *most) || !std::isfinite(*least)) {
+    fields.expected("time_step_limit", "the least and the largest step, from 0 on");
+    return;
+  }
+  space.least_step = *least;
+  space.most_step = *most;
+}
+
+/// `auto`: what the heads leave each of the width.
+std::uint32_t parse_head_size(Fields& fields, std::uint32_t width, std::uint32_t heads) {
+  const bool given = fields.has("mamba_d_head") && fields.at("mamba_d_head") != "auto";
+  const std::uint32_t size = given ? fields.integer("mamba_d_head", 1, kMaxDeltaSize) : width / heads;
+  if (fields.status().ok() && std::uint64_t{size} * heads != width) {
+    fields.refuse(given ? "mamba_d_head" : "mamba_n_heads",
+                  fmt::format("expected {} heads to be as wide as mamba_expand * hidden_size ({}), found heads of {}",
+                              heads, width, size));
+  } else if (fields.status().ok() && size > kMaxDeltaSize) {
+    fields.refuse("mamba_n_heads", fmt::format("expected heads of at most {}, found {}", kMaxDeltaSize, size));
+  }
+  return size;
+}
+
+}  // namespace
+
+bool is_state_space(const ModelConfig& config, std::uint32_t block) {
+  return config.state_space && config.state_space->blocks[block];
+}
+
+void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  if (!traits.state_space) return;
+  if (fields.at("position_embedding_type") != "rope") config.without_rope.assign(config.num_layers, true);
+  StateSpaceConfig space;
+  space.blocks = parse_spaces(fields, config.num_layers);
+  if (std::ranges::count(space.blocks, true) == 0) return;  // whatever else is said
+  space.heads = fields.integer("mamba_n_heads", 1, kMostSpaceHeads, 128);
+  space.state_size = fields.integer("mamba_d_state", 1, kMaxDeltaSize, 256);
+  space.convolution = fields.integer("mamba_d_conv", 2, kMaxConvolution, 4);
+  space.convolution_bias = fields.flag("mamba_conv_bias", true);
+  space.linear_bias = fields.flag("mamba_proj_bias", false);
+  const std::uint32_t expansion = fields.integer("mamba_expand", 1, kMostExpansion, 2);
+  if (const std::uint32_t groups = fields.integer("mamba_n_groups", 1, kMostSpaceHeads, 1); groups != 1) {
+    fields.refuse("mamba_n_groups", fmt::format("expected 1, found {}: heads in groups are not supported", groups));
+  }
+  if (!fields.status().ok()) return;
+  space.head_size = parse_head_size(fields, expansion * config.hidden_size, space.heads);
+  parse_steps(fields, space);
+  // transformers takes it behind the convolutions too.
+  if (config.activation != Activation::kSilu) {
+    fields.refuse("hidden_act", fmt::format("expected silu beside Mamba's layers, whose convolutions have no other "
+                                            "activation here, found {}",
+                                            activation_name(config.activation)));
+  }
+  config.state_space = std::move(space);
+}
+
+void add_state_space(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (!traits.state_space) return;
+  OrderedJson types = OrderedJson::array();
+  for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+    types.push_back(is_state_space(config, block) ? "mamba" : "attention");
+  }
+  out["layer_types"] = std::move(types);
+  out["position_embedding_type"] = config.without_rope.empty() ? OrderedJson("rope") : OrderedJson(nullptr);
+  out["mamba_n_heads"] = 1;  // fits any width
+  if (!config.state_space) return;
+  const StateSpaceConfig& space = *config.state_space;
+  out["mamba_n_heads"] = space.heads;
+  out["mamba_d_head"] = space.head_size;
+  out["mamba_d_state"] = space.state_size;
+  out["mamba_d_conv"] = space.convolution;
+  out["mamba_expand"] = space.width() / config.hidden_size;
+  out["mamba_n_groups"] = 1;
+  out["mamba_conv_bias"] = space.convolution_bias;
+  out["mamba_proj_bias"] = space.linear_bias;
+  if (space.least_step == 0.0 && std::isinf(space.most_step)) return;
+  OrderedJson most = space.most_step;
+  if (std::isinf(space.most_step)) most = {{"__float__", "Infinity"}};
+  out["time_step_limit"] = OrderedJson::array({space.least_step, std::move(most)});
+}
+
+}  // namespace rondo::model

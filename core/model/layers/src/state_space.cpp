@@ -1,0 +1,55 @@
+// See state_space.h.
+#include "state_space.h"
+
+#include <array>
+
+namespace rondo::model {
+
+StateSpaceParts state_space_parts(PartsBuilder& builder, const std::string& path, const StateSpaceConfig& space) {
+  StateSpaceParts parts;
+  for (const ConvolutionPart& part : convolution_parts(space)) {
+    const std::string module = path + "." + part.name;
+    parts.convolutions.push_back(
+        builder.add(module + ".weight", {part.channels, 1, space.convolution}, WeightKind::kConvolution));
+    if (!space.convolution_bias) continue;
+    parts.biases.push_back(builder.add(module + ".bias", {part.channels}, WeightKind::kBias));
+  }
+  parts.rates = builder.add(path + ".A_log", {space.heads}, WeightKind::kRate);
+  parts.step_bias = builder.add(path + ".dt_bias", {space.heads}, WeightKind::kRateBias);
+  parts.passed = builder.add(path + ".D", {space.heads}, WeightKind::kHeadScale);
+  parts.gain = builder.norm(path + ".norm", space.width());
+  return parts;
+}
+
+TensorId record_state_space(Recorder& recorder, TensorId normed, WeightSource& weights, LinearRecorder& linears,
+                            const LayerParts& parts, const ModelConfig& config, bool decodes) {
+  const StateSpaceConfig& space = *config.state_space;
+  const StateSpaceParts& own = *parts.state_space;
+  const std::int64_t tokens = recorder.tokens();
+  const devices::Shape of_values = {tokens, space.heads, space.head_size};
+  const devices::Shape of_keys = {tokens, 1, space.state_size};
+  const TensorId z = linears.record(parts.linears[0], normed, {}, of_values);
+  std::array<TensorId, 3> convolved{};
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const LinearUse& use = parts.linears[1 + i];
+    const TensorId read = linears.record(use, normed, {}, i == 0 ? of_values : of_keys);
+    const TensorId w = weights.get(own.convolutions[i], {use.out, space.convolution});
+    if (own.biases.empty()) {
+      convolved[i] = recorder.convolution(read, w, {}, 1 + i, decodes);
+      continue;
+    }
+    // Apart, so that the bias's gradient is that of a sum.
+    const TensorId sum = recorder.convolution(read, w, weights.get(own.biases[i]), 1 + i, decodes, false);
+    convolved[i] = recorder.gated_activation(sum, {}, {devices::ActivationKind::kSilu});
+  }
+  const TensorId dt = linears.record(parts.linears[4], normed, {}, {tokens, space.heads});
+  const Recorder::Decayed steps =
+      recorder.steps(dt, weights.get(own.rates), weights.get(own.step_bias), space.least_step, space.most_step);
+  const auto [x, b, c] = convolved;
+  const TensorId scanned = recorder.delta_rule(c, b, x, steps, decodes, devices::Recurrence::kStateSpace);
+  const TensorId both = recorder.column_scale(x, weights.get(own.passed), {}, scanned, "passed");
+  const TensorId gated = recorder.gated_activation(z, both, {devices::ActivationKind::kSilu});
+  return recorder.norm(gated, weights.get(own.gain), {}, {config.rms_norm_eps, 1.0, 0.0}, "gained");
+}
+
+}  // namespace rondo::model
