@@ -48,7 +48,7 @@ class Calibration : public testing::Test {
     return machine;
   }
   PlannedRun plan(const Machine& machine) {
-    auto run = plan_run(config("cpu"), *model_, machine, assumed_lengths(config("cpu")), Purpose::kTrain);
+    auto run = plan_on_known(config("cpu"), *model_, machine, assumed_lengths(config("cpu")), Purpose::kTrain);
     EXPECT_TRUE(run.ok()) << run.status();
     return *std::move(run);
   }
