@@ -17,6 +17,7 @@
 #include "rondo/model/safetensors.h"
 #include "rondo/train/generator.h"
 #include "rondo/train/weights.h"
+#include "shared_card.h"
 #include "tiny_model.h"
 #include "vulkan_card.h"
 
@@ -77,6 +78,20 @@ std::vector<std::string> devices_under_test() {
   return names;
 }
 
+/// A Vulkan card is the one that all cases of the process share.
+tiny::Placement only(const std::string& device) {
+  tiny::Placement placement{device, device};
+  if (!device.starts_with("vulkan:")) return placement;
+  placement.change_pool = [](std::vector<devices::PoolMember>& pool) {
+    const auto used = test::usable_vulkan_card();
+    ASSERT_TRUE(used.has_value());
+    auto card = shared_vulkan_card(used->index);
+    ASSERT_EQ(card.status(), absl::OkStatus());
+    pool[0].device = *std::move(card);
+  };
+  return placement;
+}
+
 class Golden : public testing::TestWithParam<std::tuple<std::string, std::string, std::string>> {};
 
 void expect_to_follow(const std::string& name, const std::string& method, const model::Architecture& model,
@@ -111,7 +126,7 @@ void expect_to_follow(const std::string& name, const std::string& method, const 
 
 TEST_P(Golden, TwentySteps_FollowTheReference) {
   const auto& [name, method, device] = GetParam();
-  expect_to_follow(name, method, architecture_of(read_case(name), method, devices::DType::kFloat32), {device, device});
+  expect_to_follow(name, method, architecture_of(read_case(name), method, devices::DType::kFloat32), only(device));
 }
 
 /// Of families whose heads differ.
@@ -122,7 +137,7 @@ TEST_P(GoldenHeads, TwentyStepsInParts_FollowTheReference) {
   const auto& [name, method, device] = GetParam();
   const model::Architecture model = architecture_of(read_case(name), method, devices::DType::kFloat32, 4);
   ASSERT_GE(model.layers().size(), model.first_head_layer() + 4);
-  tiny::Placement placement{device, device};
+  tiny::Placement placement = only(device);
   placement.stages = tiny::one_layer_each(model);
   expect_to_follow(name, method, model, placement);
 }
@@ -153,7 +168,7 @@ TEST_P(GoldenInference, LossOfOneSequence_IsTheReferences) {
                                0)};
   for (const std::uint32_t parts : {1U, 3U}) {
     const model::Architecture model = architecture_of(golden, "full", devices::DType::kFloat32, parts);
-    tiny::Placement placement{device, device};
+    tiny::Placement placement = only(device);
     if (parts > 1) placement.stages = tiny::one_layer_each(model);
     auto run = tiny::TinyRun::make(model, job, placement);
     ASSERT_TRUE(run.ok()) << run.status();
@@ -170,7 +185,7 @@ TEST_P(GoldenInference, GreedyAnswer_IsTheReferences) {
   const Case golden = read_case(name);
   const model::Architecture model = architecture_of(golden, "full", devices::DType::kFloat32, 3);
   const tiny::Job job = job_of(golden);
-  auto run = tiny::TinyRun::make(model, job, {device, device});
+  auto run = tiny::TinyRun::make(model, job, only(device));
   ASSERT_TRUE(run.ok()) << run.status();
   const nlohmann::json& greedy = golden.inference["greedy"];
   const auto prompt = greedy["prompt_ids"].get<std::vector<std::int32_t>>();
