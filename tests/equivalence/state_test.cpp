@@ -14,14 +14,14 @@ namespace {
 
 using devices::DType;
 
-struct Kind {
+struct HeldKind {
   const char* name;
   model::MethodSpec spec;
   bool tied = false;
   double decay = 0.01;
   offload::OptimizerKind optimizer = offload::OptimizerKind::kAdamW;
 };
-void PrintTo(const Kind& kind, std::ostream* stream) { *stream << kind.name; }
+void PrintTo(const HeldKind& kind, std::ostream* stream) { *stream << kind.name; }
 
 model::MethodSpec uneven_rates() {
   model::MethodSpec spec = lora_with_ends();
@@ -35,12 +35,12 @@ model::MethodSpec dora() {
   return spec;
 }
 
-std::vector<Kind> coded_kinds() {
+std::vector<HeldKind> coded_kinds() {
   return {{"full_tied_8bit", full(DType::kBfloat16), true, 0.01, offload::OptimizerKind::kAdamW8Bit},
           {"full_fp32_8bit", full(DType::kFloat32), false, 0.01, offload::OptimizerKind::kAdamW8Bit}};
 }
 
-std::vector<Kind> kinds() {
+std::vector<HeldKind> kinds() {
   return {{"full_tied", full(DType::kBfloat16), true},
           {"full_fp32", full(DType::kFloat32)},
           {"full_fp16_tied", full(DType::kFloat16), true},
@@ -51,14 +51,14 @@ std::vector<Kind> kinds() {
 }
 
 /// A table that takes more than one block of an update.
-model::ModelConfig config_of(const Kind& kind) {
+model::ModelConfig config_of(const HeldKind& kind) {
   model::ModelConfig config = small_config(kind.tied);
   config.vocab_size = 1500;
   config.pad_token_id = 3;
   return config;
 }
 
-class StateOnTheCard : public testing::TestWithParam<Kind> {
+class StateOnTheCard : public testing::TestWithParam<HeldKind> {
  protected:
   void SetUp() override {
     std::filesystem::create_directories(folder_);

@@ -16,6 +16,7 @@ using devices::DType;
 using devices::QueueRole;
 using devices::TensorRole;
 using offload::StateArray;
+using Clock = std::chrono::steady_clock;
 using Part = CardStateLayout::Part;
 using Shared = CardStateLayout::Shared;
 
@@ -216,7 +217,6 @@ void CardState::run(const Bound& bound, const char* name) {
 
 /// What is begun before a wait takes as long as its bytes take on the link or in the device's memory.
 absl::Status CardState::wait() {
-  using Clock = std::chrono::steady_clock;
   if (!failed_.ok()) return failed_;
   const devices::DeviceProfile& profile = parts_.devices.front().profile;
   const double slowest = std::min({profile.link_up, profile.link_down, profile.memory_bandwidth});

@@ -14,6 +14,8 @@
 namespace rondo::schedule {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 /// A layer's parameters, by their places in its list.
 std::vector<std::size_t> frozen_first(const model::Architecture& model, model::LayerIndex layer) {
   const std::vector<model::ParameterUse>& uses = model.layers()[layer].parameters;
@@ -377,7 +379,6 @@ Worker::Ending Worker::end(bool hung) {
 }
 
 std::chrono::steady_clock::time_point Worker::end_of_patience() const {
-  using Clock = std::chrono::steady_clock;
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_.seconds()));
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr VkExternalMemoryHandleTypeFlagBits kHandle = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
 /// Below that a copy through pinned memory is as good.
-constexpr Bytes kWorthwhile = 64_KiB;
+constexpr Bytes kWorthTying = 64_KiB;
 
 constexpr VkBufferUsageFlags kCopies = VK_BUFFER_USAGE_TRANSFER_SRC_BIT;
 constexpr VkBufferUsageFlags kKernels =
@@ -52,7 +52,7 @@ std::unique_ptr<Imported> Imported::make(const std::shared_ptr<Context>& context
 
 void Imported::import(const std::shared_ptr<Context>& context, BufferView host) {
   if (host.host() == nullptr || !context->card_copies(host.size)) return;
-  if (host.memory->size() < kWorthwhile || of(*host.memory, *context) != nullptr || !context->has_to_spare()) return;
+  if (host.memory->size() < kWorthTying || of(*host.memory, *context) != nullptr || !context->has_to_spare()) return;
   auto imported = make(context, *host.memory, context->card().most_bytes_at_once, kCopies);
   if (imported != nullptr) host.memory->tie(context.get(), std::move(imported));
 }
