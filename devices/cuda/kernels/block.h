@@ -16,10 +16,12 @@
 #define RONDO_KERNEL __device__ __forceinline__
 #define RONDO_UNROLL _Pragma("unroll")
 #define RONDO_UNROLL_TWO _Pragma("unroll 2")  // where more would take the registers of a second block
+#define RONDO_UNROLL_ALL _Pragma("unroll")    // by the host's compiler too
 #else
 #define RONDO_KERNEL inline
 #define RONDO_UNROLL
 #define RONDO_UNROLL_TWO
+#define RONDO_UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
 
 namespace rondo::devices::cuda {

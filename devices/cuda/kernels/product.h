@@ -59,17 +59,22 @@ struct Product {
   RONDO_KERNEL static void multiply(const float* a, const float* b, int thread, Array<float, kOwn * kOwn>& sums) {
     const int row = thread / (kTile / kOwn);
     const int column = thread % (kTile / kOwn);
+    auto own = sums;  // in registers on the host too
     for (int k = 0; k < kDepth; ++k) {
       float left[kOwn];
       float right[kOwn];
-      RONDO_UNROLL
+      RONDO_UNROLL_ALL
       for (int i = 0; i < kOwn; ++i) {
         left[i] = a[k * kTileStride + row + i * (kTile / kOwn)];
         right[i] = b[k * kTileStride + column + i * (kTile / kOwn)];
       }
-      RONDO_UNROLL
-      for (int i = 0; i < kOwn * kOwn; ++i) sums[i] += left[i / kOwn] * right[i % kOwn];
+      RONDO_UNROLL_ALL
+      for (int i = 0; i < kOwn; ++i) {
+        RONDO_UNROLL_ALL
+        for (int j = 0; j < kOwn; ++j) own[i * kOwn + j] += left[i] * right[j];
+      }
     }
+    sums = own;
   }
 
   RONDO_KERNEL static void finish(const ProductParams& p, std::int64_t first_row, std::int64_t first_column, int thread,
