@@ -108,7 +108,7 @@ def more_cases(case):
             num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=30,
             layer_types=["linear_attention", "linear_attention", "full_attention"], mamba_n_heads=4, mamba_d_head=20,
             mamba_d_state=14, mamba_d_conv=3, mamba_conv_bias=False, mamba_proj_bias=True, embedding_multiplier=2.1,
-            residual_multiplier=0.73, logits_scaling=0.9, attention_multiplier=0.33),
+            logits_scaling=0.9, attention_multiplier=0.33),
         # Norms on both sides, and factors; logits are multiplied.
         "hyperclovax": case(
             HyperCLOVAXConfig, HyperCLOVAXForCausalLM, hidden_size=40, intermediate_size=54, num_hidden_layers=2,

@@ -111,6 +111,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSpace{"long_convolution", {{"mamba_d_conv", 9}}, {"mamba_d_conv", "8", "found 9"}},
         WrongSpace{"steps_backward", {{"time_step_limit", {0.5, 0.1}}}, {"time_step_limit", "least and the largest"}},
         WrongSpace{"one_step", {{"time_step_limit", {0.5}}}, {"time_step_limit"}},
+        WrongSpace{"biases_times_a_factor",
+                   {{"mamba_proj_bias", true}, {"residual_multiplier", 0.5}},
+                   {"mamba_proj_bias", "residual_multiplier", "expected false"}},
         WrongSpace{"gelu", {{"hidden_act", "gelu"}}, {"hidden_act", "silu", "Mamba"}}),
     [](const auto& instance) { return std::string(instance.param.name); });
 

@@ -84,6 +84,9 @@ void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& 
   space.convolution = fields.integer("mamba_d_conv", 2, kMaxConvolution, 4);
   space.convolution_bias = fields.flag("mamba_conv_bias", true);
   space.linear_bias = fields.flag("mamba_proj_bias", false);
+  if (space.linear_bias && config.residual_multiplier != 1.0) {
+    fields.refuse("mamba_proj_bias", "biases with a residual_multiplier are not supported; expected false");
+  }
   const std::uint32_t expansion = fields.integer("mamba_expand", 1, kMostExpansion, 2);
   if (const std::uint32_t groups = fields.integer("mamba_n_groups", 1, kMostSpaceHeads, 1); groups != 1) {
     fields.refuse("mamba_n_groups", fmt::format("expected 1, found {}: heads in groups are not supported", groups));
