@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMostSpaceHeads = 1U << 14U;
 constexpr std::uint32_t kMostExpansion = 64;
+constexpr std::uint32_t kDefaultState = 256;
 
 std::vector<bool> parse_spaces(Fields& fields, std::uint32_t layers) {
   const char* key = !fields.has("layer_types") && fields.has("layers_block_type") ? "layers_block_type" : "layer_types";
@@ -80,7 +81,11 @@ void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& 
   space.blocks = parse_spaces(fields, config.num_layers);
   if (std::ranges::count(space.blocks, true) == 0) return;  // whatever else is said
   space.heads = fields.integer("mamba_n_heads", 1, kMostSpaceHeads, 128);
-  space.state_size = fields.integer("mamba_d_state", 1, kMaxDeltaSize, 256);
+  space.state_size = fields.integer("mamba_d_state", 1, kMaxDeltaSize, kDefaultState);
+  if (space.state_size > kMaxDeltaSize) {
+    fields.refuse("mamba_d_state",
+                  fmt::format("expected at most {}, found {}, the default", kMaxDeltaSize, space.state_size));
+  }
   space.convolution = fields.integer("mamba_d_conv", 2, kMaxConvolution, 4);
   space.convolution_bias = fields.flag("mamba_conv_bias", true);
   space.linear_bias = fields.flag("mamba_proj_bias", false);
