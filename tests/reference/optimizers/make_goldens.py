@@ -58,14 +58,15 @@ def torch_run(case):
 
 def lion_run(case):
     """Chen et al., algorithm 2: the sign of an interpolation with beta1 moves the weights, beta2 the momentum. The
-    weights and their factors are in fp32, whose rounding counts beside so small an update: once an update."""
+    weights and their factors are in fp32, whose rounding counts beside so small an update: the decayed weights are
+    rounded, then what the update leaves, as by torch's mul_() and add_()."""
     p, m = start(case["elements"]), torch.zeros(case["elements"], dtype=torch.float64)
     keep, rate = (float(numpy.float32(x)) for x in (1 - case["rate"] * case["weight_decay"], case["rate"]))
     for step in range(1, STEPS + 1):
         g = gradient(case["elements"], step).double()
         mixed = case["beta1"] * m + (1 - case["beta1"]) * g
         assert ((mixed.abs() > 1e-6) | (mixed == 0)).all(), "a sign that hangs on rounding"
-        p = (p.double() * keep - rate * torch.sign(mixed)).float()
+        p = ((p.double() * keep).float().double() - rate * torch.sign(mixed)).float()
         m = case["beta2"] * m + (1 - case["beta2"]) * g
     return p
 
