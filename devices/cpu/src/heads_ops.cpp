@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "head_sums.h"
 #include "kernels/storage.h"
 #include "prepared_op.h"
 
@@ -116,40 +117,20 @@ class JoinHeadsBackward final : public PreparedOp {
   const std::vector<HeadPart> parts_;
 };
 
-/// Each head's sums of chunks of tokens, then these in order.
-class HeadScaleGradient final : public PreparedOp {
+class HeadScaleGradient final : public HeadSums {
  public:
-  explicit HeadScaleGradient(const Preparation& preparation)
-      : op_(preparation.op),
-        shape_(preparation.read(0).shape),
-        chunks_(divide_up(preparation.read(0).shape[0], kTokenChunk)) {}
-  Bytes scratch_bytes(std::uint32_t) const override { return static_cast<Bytes>(shape_[1] * chunks_) * sizeof(float); }
-
-  absl::Status run(const RunContext& context) const override {
-    auto* const sums = reinterpret_cast<float*>(context.scratch);
-    context.pool.parallel_for(shape_[1] * chunks_, [&](std::int64_t task, std::uint32_t) {
-      sums[task] = sum_of_chunk(context, task / chunks_, task % chunks_);
-    });
-    auto* const gradient = context.as<float>(op_.writes[0]);
-    for (std::int64_t task = 0; task < shape_[1] * chunks_; ++task) gradient[task / chunks_] += sums[task];
-    return absl::OkStatus();
-  }
+  using HeadSums::HeadSums;
 
  private:
-  float sum_of_chunk(const RunContext& context, std::int64_t head, std::int64_t chunk) const {
-    const ConstArray x = context.array(op_.reads[0]);
-    const ConstArray dy = context.array(op_.reads[1]);
+  float sum_of(const RunContext& context, std::int64_t head, std::int64_t first, std::int64_t end) const override {
+    const ConstArray x = context.array(op().reads[0]);
+    const ConstArray dy = context.array(op().reads[1]);
     float sum = 0;
-    for (std::int64_t t = chunk * kTokenChunk; t < std::min(shape_[0], (chunk + 1) * kTokenChunk); ++t) {
-      const std::int64_t at = (t * shape_[1] + head) * shape_[2];
-      sum += dot_of_rows(dy.at(at), x.at(at), shape_[2]);
+    for (std::int64_t t = first; t < end; ++t) {
+      sum += dot_of_rows(dy.at(row(t, head) * width()), x.at(row(t, head) * width()), width());
     }
     return sum;
   }
-
-  const Op& op_;
-  const Shape shape_;
-  const std::int64_t chunks_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "head_sums.h"
 #include "kernels/storage.h"
 #include "prepared_op.h"
 
@@ -55,44 +56,23 @@ class AttentionSink final : public PreparedOp {
   const Shape shape_;
 };
 
-/// Each head's sums of chunks of tokens, then these in order.
-class AttentionSinkGradient final : public PreparedOp {
+class AttentionSinkGradient final : public HeadSums {
  public:
-  explicit AttentionSinkGradient(const Preparation& preparation)
-      : op_(preparation.op),
-        shape_(preparation.read(0).shape),
-        chunks_(divide_up(preparation.read(0).shape[0], kTokenChunk)) {}
-  Bytes scratch_bytes(std::uint32_t) const override { return static_cast<Bytes>(shape_[1] * chunks_) * sizeof(float); }
-
-  absl::Status run(const RunContext& context) const override {
-    auto* const sums = reinterpret_cast<float*>(context.scratch);
-    context.pool.parallel_for(shape_[1] * chunks_, [&](std::int64_t task, std::uint32_t) {
-      sums[task] = sum_of_chunk(context, task / chunks_, task % chunks_);
-    });
-    auto* const gradient = context.as<float>(op_.writes[0]);
-    for (std::int64_t task = 0; task < shape_[1] * chunks_; ++task) gradient[task / chunks_] += sums[task];
-    return absl::OkStatus();
-  }
+  using HeadSums::HeadSums;
 
  private:
-  float sum_of_chunk(const RunContext& context, std::int64_t head, std::int64_t chunk) const {
-    const std::int64_t heads = shape_[1];
-    const std::int64_t width = shape_[2];
-    const ConstArray o = context.array(op_.reads[0]);
-    const auto* lse = context.as<float>(op_.reads[1]);
-    const ConstArray d_o = context.array(op_.reads[3]);
-    const float sink = sink_of(context, op_, head);
+  float sum_of(const RunContext& context, std::int64_t head, std::int64_t first, std::int64_t end) const override {
+    const ConstArray o = context.array(op().reads[0]);
+    const auto* lse = context.as<float>(op().reads[1]);
+    const ConstArray d_o = context.array(op().reads[3]);
+    const float sink = sink_of(context, op(), head);
     float sum = 0;
-    for (std::int64_t t = chunk * kTokenChunk; t < std::min(shape_[0], (chunk + 1) * kTokenChunk); ++t) {
-      const std::int64_t i = t * heads + head;
-      sum -= std::exp(sink - lse[i]) * dot_of_rows(d_o.at(i * width), o.at(i * width), width);
+    for (std::int64_t t = first; t < end; ++t) {
+      const std::int64_t i = row(t, head);
+      sum -= std::exp(sink - lse[i]) * dot_of_rows(d_o.at(i * width()), o.at(i * width()), width());
     }
     return sum;
   }
-
-  const Op& op_;
-  const Shape shape_;
-  const std::int64_t chunks_;
 };
 
 }  // namespace
