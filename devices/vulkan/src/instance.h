@@ -34,6 +34,7 @@ struct Card {
   bool fetches_panels = false;
   MatrixUnits matrix_units;
   bool has_doubles = false;       // fp64 in kernels
+  bool careless = false;          // VulkanOptions::careless
   bool tells_statistics = false;  // of pipelines, and is asked to
 };
 

@@ -39,6 +39,7 @@ void lower_adamw(OpLowering& op) {
                          words(offsetof(MomentTables, sides)),
                          words(sizeof(MomentSide)),
                          words(offsetof(MomentSide, first)),
+                         op.careless() ? 1U : 0U,
                          0U};
   const std::int64_t groups = op.in(0).elements() / kUpdatedOfGroup;
   const std::uint32_t list = op.workspace(1 + std::min(groups, kGroupsAtOnce));

@@ -55,6 +55,7 @@ struct Means {
   bool panel = false;        // large products go through the panel, see panel.h
   bool fetches_all = false;  // kernels fetch texels of any tensor
   bool doubles = false;      // it computes in fp64
+  bool careless = false;     // VulkanOptions::careless
   MatrixUnits units = {};    // what products of 16 bits use
 };
 
@@ -104,6 +105,7 @@ class OpLowering {
   bool panel() const { return all_.means_.panel; }
   bool fetches_all() const { return all_.means_.fetches_all; }
   bool doubles() const { return all_.means_.doubles; }
+  bool careless() const { return all_.means_.careless; }
   const MatrixUnits& units() const { return all_.means_.units; }
   /// Kernels fetch what lies in this slot by texels.
   void fetch(std::uint32_t slot) {

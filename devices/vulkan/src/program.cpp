@@ -46,6 +46,7 @@ absl::Status VulkanProgram::prepare() {
   Lowering lowering(list_, {.panel = panel != nullptr,
                             .fetches_all = panel != nullptr && panel->fetches_all(),
                             .doubles = card.has_doubles,
+                            .careless = card.careless,
                             .units = card.matrix_units});
   RONDO_RETURN_IF_ERROR(lowering.lower_all());
   std::vector<bool> named(list_.tensors.size(), false);

@@ -141,6 +141,7 @@ absl::StatusOr<std::unique_ptr<Device>> VulkanDevice::make(const VulkanOptions& 
   }
   if (!wanted(options.matrix_units, "RONDO_VULKAN_MATRIX_UNITS", !card.info.software)) card.matrix_units = {};
   if (options.no_doubles) card.has_doubles = false;
+  card.careless = options.careless;
   if (options.no_bfloat16_units && card.matrix_units.float16.there()) card.matrix_units.bfloat16 = {};
   RONDO_ASSIGN_OR_RETURN(std::shared_ptr<Context> context,
                          Context::make(std::move(instance), std::move(card), options.name,

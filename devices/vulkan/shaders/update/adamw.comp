@@ -25,7 +25,7 @@ uvec4 decoded(uint moment, uint word, uint scale, inout bool fails) {
   uvec4 bits;
   [[unroll]] for (uint k = 0; k < 4; ++k) {
     const uint value = values.v[(word >> (8 * k)) & 255u];
-    precise float number = uintBitsToFloat(value) * uintBitsToFloat(scale);
+    const float number = card_product(uintBitsToFloat(value), uintBitsToFloat(scale));
     bits[k] = kWhole != 0 ? product_of(value, scale) : floatBitsToUint(number);
   }
   fails = fails || (scale != 0 && rank_of(scale) < rank_of_power(-90));

@@ -7,12 +7,13 @@
 // undone, how many and which. sizes: the first group's place, the place behind the last one's. A group: kMomentBlock
 // elements.
 #include "common.glsl"
+layout(constant_id = 8) const uint kCareless = 0;
 #include "exact_float.glsl"
 #include "random.glsl"
 
 const uint kGroupsOfBlock = 64;                     // of kUpdateBlock
 layout(constant_id = 0) const uint kPublished = 0;  // the storage; fp32: nothing is published
-layout(constant_id = 8) const uint kWhole = 0;
+layout(constant_id = 9) const uint kWhole = 0;
 const uint kList = 11;  // slot
 
 /// Four numbers, i is that of the first over four.
@@ -110,23 +111,19 @@ bool update_quickly(Factors f, uvec4 gradients, inout Four x) {
     least_v = min(least_v, rank_of(x.v[k]));
     least_master = min(least_master, rank_of(x.masters[k]));
     const float m = uintBitsToFloat(x.m[k]);
-    precise float g = uintBitsToFloat(gradients[k]) * gradient_factor;
+    const float g = card_product(uintBitsToFloat(gradients[k]), gradient_factor);
     // A gradient that is not 0 has no product that is.
     const uint there = magnitude_of(gradients[k]) != 0 ? 1 : 0;
     least_gradient = min(least_gradient, rank_of(floatBitsToUint(g)) + there);
-    precise float difference = g - m;
-    precise float of_difference = difference * rest1;
-    precise float new_m = of_difference + m;
-    precise float square = g * g;
-    precise float of_square = square * rest2;
-    precise float of_v = uintBitsToFloat(x.v[k]) * uintBitsToFloat(f.beta2);
-    precise float new_v = of_square + of_v;
+    const float new_m = card_sum(card_product(card_sum(g, -m), rest1), m);
+    const float of_v = card_product(uintBitsToFloat(x.v[k]), uintBitsToFloat(f.beta2));
+    const float new_v = card_sum(card_product(card_product(g, g), rest2), of_v);
     x.m[k] = floatBitsToUint(new_m);
     x.v[k] = floatBitsToUint(new_v);
 
     const uint root = x.v[k] == 0 ? 0 : rounded_half(root_of_parts(normal_parts_of(x.v[k])));
-    precise float corrected = uintBitsToFloat(root) * uintBitsToFloat(f.inverse_correction2);
-    precise float denominator = corrected + uintBitsToFloat(f.epsilon);
+    const float corrected = card_product(uintBitsToFloat(root), uintBitsToFloat(f.inverse_correction2));
+    const float denominator = card_sum(corrected, uintBitsToFloat(f.epsilon));
     const uint below = floatBitsToUint(denominator);
     least_denominator = min(least_denominator, below);
     most = max(max(most, below), max(x.v[k], magnitude_of(x.m[k])));
@@ -136,9 +133,8 @@ bool update_quickly(Factors f, uvec4 gradients, inout Four x) {
     most_field = max(most_field, none ? 0 : uint(quotient.field - 53));
     const uint ratio = none ? sign : rounded_half(quotient);
 
-    precise float step = uintBitsToFloat(f.step_size) * uintBitsToFloat(ratio);
-    precise float kept = uintBitsToFloat(x.masters[k]) * uintBitsToFloat(f.kept);
-    precise float master = kept - step;
+    const float step = card_product(uintBitsToFloat(f.step_size), uintBitsToFloat(ratio));
+    const float master = card_sum(card_product(uintBitsToFloat(x.masters[k]), uintBitsToFloat(f.kept)), -step);
     x.masters[k] = floatBitsToUint(master);
   }
   return least_gradient >= rank_of_power(-52) && least_m >= rank_of_power(-74) && least_v >= rank_of_power(-100) &&

@@ -1,9 +1,30 @@
 // fp32 arithmetic with the bits of processors (IEEE 754, to nearest, ties to even), on bits: a card's products and sums
 // are rounded so (Vulkan 1.2, "Precision and Operation of SPIR-V Instructions"), but numbers below 2^-126 may be lost,
 // and quotients and roots err by some units. What a card may lose is done in whole numbers of 64 bits.
+//
+// kCareless, a constant of the kernel that includes this: for tests, any card loses and errs so.
 #include "float_parts.glsl"
 
 const uint kNoNumber = 0x7FC00000u;
+
+/// What a card may have in the place of x where that is below 2^-126, and of a quotient or root.
+float kept_by_card(float x) {
+  const uint bits = floatBitsToUint(x);
+  return kCareless != 0 && magnitude_of(bits) < 0x00800000u ? uintBitsToFloat(bits & 0x80000000u) : x;
+}
+float found_by_card(float x) {
+  const uint bits = floatBitsToUint(x);
+  return kCareless != 0 && bits != 0 ? uintBitsToFloat((bits & 1u) != 0 ? bits + 2 : bits - 2) : x;
+}
+/// By the card's own arithmetic, neither fused with the other.
+float card_product(float a, float b) {
+  precise float product = kept_by_card(a) * kept_by_card(b);
+  return kept_by_card(product);
+}
+float card_sum(float a, float b) {
+  precise float sum = kept_by_card(a) + kept_by_card(b);
+  return kept_by_card(sum);
+}
 
 /// x 2^exponent to nearest. REQUIRES: x < 2^63.
 uint rounded_bits(uint sign, uint64_t x, int exponent) {
@@ -45,16 +66,14 @@ uint sum_in_whole_numbers(uint a, uint b) {
 
 /// a b.
 uint product_of(uint a, uint b) {
-  precise float product = uintBitsToFloat(a) * uintBitsToFloat(b);
-  const uint bits = floatBitsToUint(product);
+  const uint bits = floatBitsToUint(card_product(uintBitsToFloat(a), uintBitsToFloat(b)));
   const bool small = magnitude_of(bits) < 0x01000000u && magnitude_of(a) != 0 && magnitude_of(b) != 0;
   return small ? product_in_whole_numbers(a, b) : bits;
 }
 
 /// a + b.
 uint sum_of(uint a, uint b) {
-  precise float sum = uintBitsToFloat(a) + uintBitsToFloat(b);
-  const uint bits = floatBitsToUint(sum);
+  const uint bits = floatBitsToUint(card_sum(uintBitsToFloat(a), uintBitsToFloat(b)));
   // Where the sum is 2^-100 and more, what lies below 2^-126 changes nothing; nor where there is none.
   const bool small = magnitude_of(bits) < 0x0D800000u && a != (b ^ 0x80000000u) && magnitude_of(a | b) != 0;
   return small ? sum_in_whole_numbers(a, b) : bits;
@@ -95,9 +114,9 @@ Half quotient_of_parts(Parts x, Parts y) {
   const uint dividend = x.mantissa << below;
   const float divisor = float(int(y.mantissa));
   // From 2^24 to 2^25, off by some units that the remainder tells of, which is less than 2^31.
-  int quotient = int(float(int(dividend)) / divisor * 16777216.0);
+  int quotient = int(found_by_card(float(int(dividend)) / divisor) * 16777216.0);
   int rest = int(dividend << 24) - quotient * int(y.mantissa);
-  const int units = int(floor(float(rest) / divisor));
+  const int units = int(floor(found_by_card(float(rest) / divisor)));
   quotient += units;
   rest -= units * int(y.mantissa);
   // One more or less, where the division erred.
@@ -126,9 +145,9 @@ Half root_of_parts(Parts x) {
   // tells of, which is less than 2^31.
   const int even = ~x.exponent & 1;
   const int mantissa = int(x.mantissa) << even;
-  int root = int(sqrt(float(2 * mantissa)) * 4096.0);
+  int root = int(found_by_card(sqrt(float(2 * mantissa))) * 4096.0);
   int rest = (mantissa << 25) - root * root;
-  root += int(floor(float(rest) / float(2 * root)));
+  root += int(floor(found_by_card(float(rest) / float(2 * root))));
   rest = (mantissa << 25) - root * root;
   // One more or less, where that erred.
   const bool less = rest < 0;

@@ -49,7 +49,8 @@ struct VulkanOptions {
   bool short_submissions = false;      // every dispatch is submitted by itself, as if it took long
   std::uint32_t parts = 1;             // of every dispatch, as far as it has workgroups, as if it took much longer
   bool no_doubles = false;             // sums of squares are made as on cards without fp64
-  bool no_bfloat16_units = false;      // bf16 is multiplied as on cards whose matrix units are for fp16 alone
+  bool careless = false;           // updates lose what lies below 2^-126 and err in quotients and roots, as cards may
+  bool no_bfloat16_units = false;  // bf16 is multiplied as on cards whose matrix units are for fp16 alone
   bool backwards = false;  // of what may be under way at the same time, kernels and parts of one, the last begins
   /// Copies to the card of so many bytes at least, of memory that it reads where it lies, are the card's own, though
   /// the host reaches its memory. As found: 1 MiB on a card behind a bus that has queues for copies alone, else never.
