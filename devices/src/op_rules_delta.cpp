@@ -30,7 +30,7 @@ std::int64_t check_convolved(Checker& c, std::size_t bounds) {
 void check_convolution(Checker& c) {
   const auto* delta = c.attributes<DeltaAttributes>();
   if (delta == nullptr) return;
-  const std::size_t bounds = delta->has_bias ? 3 : 2;
+  const std::size_t bounds = delta->bounds();
   if (!c.counts(bounds + (delta->has_state ? 3 : 1), 1)) return;
   const std::int64_t width = check_convolved(c, bounds);
   if (width == 0) return;
@@ -52,12 +52,9 @@ void check_convolution_backward(Checker& c) {
   c.wide(c.out(1), c.in(1).shape);
 }
 
-/// a and, unless there is a state space, b: how many.
-std::size_t gates_of(const DeltaAttributes& delta) { return delta.is_state_space() ? 1 : 2; }
-
 /// a, b, rates and bias.
 void check_decayed(Checker& c, const DeltaAttributes& delta) {
-  const std::size_t gates = gates_of(delta);
+  const std::size_t gates = delta.gates();
   c.rank(c.in(0), 2);
   c.floating(c.in(0));
   if (gates > 1) c.alike(c.in(1), c.in(0));
@@ -70,7 +67,7 @@ void check_decayed(Checker& c, const DeltaAttributes& delta) {
 
 void check_decay(Checker& c) {
   const auto* delta = c.attributes<DeltaAttributes>();
-  if (delta == nullptr || !c.counts(gates_of(*delta) + 2, 2)) return;
+  if (delta == nullptr || !c.counts(delta->gates() + 2, 2)) return;
   check_decayed(c, *delta);
   for (std::size_t i = 0; i < 2; ++i) c.wide(c.out(i), c.in(0).shape);
 }
@@ -78,7 +75,7 @@ void check_decay(Checker& c) {
 void check_decay_backward(Checker& c) {
   const auto* delta = c.attributes<DeltaAttributes>();
   if (delta == nullptr) return;
-  const std::size_t gates = gates_of(*delta);
+  const std::size_t gates = delta->gates();
   if (!c.counts(gates + 4, gates + (delta->has_weight_gradient ? 2 : 0))) return;
   check_decayed(c, *delta);
   for (std::size_t i = gates + 2; i < gates + 4; ++i) c.wide(c.in(i), c.in(0).shape);

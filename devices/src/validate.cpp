@@ -84,7 +84,7 @@ bool always_wide(const Op& op, std::size_t place) {
       return place == 1;
     case OpKind::kDecay:
     case OpKind::kDecayBackward:
-      return place >= (std::get<DeltaAttributes>(op.attributes).is_state_space() ? 1U : 2U);
+      return place >= (std::get<DeltaAttributes>(op.attributes).gates());
     case OpKind::kDeltaRule:
       return place >= 3;
     case OpKind::kDeltaRuleBackward:

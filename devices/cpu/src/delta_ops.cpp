@@ -34,10 +34,11 @@ class Convolution final : public ConvolutionOp {
   using ConvolutionOp::ConvolutionOp;
   Bytes scratch_bytes(std::uint32_t) const override { return convolution_scratch(shape()); }
   absl::Status run(const RunContext& context) const override {
-    const bool has_bias = attributes<DeltaAttributes>().has_bias;
-    const std::size_t bounds = has_bias ? 3 : 2;
-    convolution(context.pool, storage_, shape(), in(context, 0), in(context, 1), has_bias ? in(context, 2) : nullptr,
-                in_as<std::int32_t>(context, bounds), has_state() ? in_as<std::int32_t>(context, bounds + 1) : nullptr,
+    const auto& delta = attributes<DeltaAttributes>();
+    const std::size_t bounds = delta.bounds();
+    convolution(context.pool, storage_, shape(), in(context, 0), in(context, 1),
+                delta.has_bias ? in(context, 2) : nullptr, in_as<std::int32_t>(context, bounds),
+                has_state() ? in_as<std::int32_t>(context, bounds + 1) : nullptr,
                 has_state() ? context.at(op_.reads[bounds + 2]) : nullptr, out(context, 0), context.scratch);
     return absl::OkStatus();
   }
@@ -112,7 +113,7 @@ class GateOp : public DeltaOp {
  public:
   explicit GateOp(const Preparation& preparation)
       : DeltaOp(preparation),
-        gates_(is_state_space() ? 1 : 2),
+        gates_(attributes<DeltaAttributes>().gates()),
         tokens_(rows_of(preparation.read(0))),
         heads_(columns_of(preparation.read(0))) {}
 

@@ -31,10 +31,10 @@ void lower_convolution(Lowering& op) {
   Arguments<P> arguments = convolution_arguments(op);
   const P& p = arguments.params;
   const bool has_state = op.attributes<DeltaAttributes>().has_state;
-  const bool has_bias = op.attributes<DeltaAttributes>().has_bias;
-  const std::size_t bounds = has_bias ? 3 : 2;
+  const auto& delta = op.attributes<DeltaAttributes>();
+  const std::size_t bounds = delta.bounds();
   arguments.at(&P::bounds, op.read(bounds));
-  if (has_bias) arguments.at(&P::bias, op.read(2));
+  if (delta.has_bias) arguments.at(&P::bias, op.read(2));
   if (has_state) arguments.at(&P::positions, op.read(bounds + 1)).at(&P::state, op.read(bounds + 2));
   const Storage storage = Lowering::storage_of(op.in(0));
   op.launch(of_storage(KernelId::k_convolution_fp32, storage),
@@ -60,12 +60,9 @@ void lower_convolution_backward(Lowering& op) {
   if (has_weight_gradient) add_chunks(op, partial, chunks, weights, op.write(1));
 }
 
-/// a and b, or of a state space a alone: how many.
-std::size_t gates_of(const Lowering& op) { return op.attributes<DeltaAttributes>().is_state_space() ? 1 : 2; }
-
 Arguments<DecayParams> decay_arguments(const Lowering& op) {
   using P = DecayParams;
-  const std::size_t gates = gates_of(op);
+  const std::size_t gates = op.attributes<DeltaAttributes>().gates();
   Arguments<P> arguments;
   arguments.params.tokens = op.in(0).shape[0];
   arguments.params.heads = op.in(0).shape[1];
@@ -89,7 +86,7 @@ void lower_decay_backward(Lowering& op) {
   Arguments<P> arguments = decay_arguments(op);
   const std::int64_t heads = arguments.params.heads;
   const std::int64_t chunks = divide_up(arguments.params.tokens, kDecayChunk);
-  const std::size_t gates = gates_of(op);
+  const std::size_t gates = op.attributes<DeltaAttributes>().gates();
   arguments.at(&P::dg, op.read(gates + 2)).at(&P::dbeta, op.read(gates + 3)).at(&P::da, op.write(0));
   if (gates > 1) arguments.at(&P::db, op.write(1));
   const bool has_weight_gradient = op.attributes<DeltaAttributes>().has_weight_gradient;

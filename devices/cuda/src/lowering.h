@@ -179,9 +179,8 @@ absl::Status lower_rows(Lowering& op);        // embedding and its gradient, the
 absl::Status lower_product(Lowering& op);     // the three products of a linear layer
 absl::Status lower_vocabulary(Lowering& op);  // the loss and its gradients
 absl::Status lower_update(Lowering& op);      // rows added to a table, sums of squares, AdamW
-absl::Status lower_attention(
-    Lowering& op);                       // forward, backward, cached, sinks, their gradient and that of scales of heads
-absl::Status lower_delta(Lowering& op);  // linear attention: the convolution, the gates, the delta rule
+absl::Status lower_attention(Lowering& op);   // forward, backward, cached, sinks; gradients of these and of head scales
+absl::Status lower_delta(Lowering& op);       // linear attention: the convolution, the gates, the delta rule
 absl::Status lower_experts(
     Lowering& op);  // a mixture of experts: where tokens go, their rows, grouped products, biases
 

@@ -235,7 +235,7 @@ void convolution(const Call& call) {
   const Values x = call.in(0);
   const Values w = call.in(1);
   const auto& attributes = call.attributes<DeltaAttributes>();
-  const std::size_t bounds = attributes.has_bias ? 3 : 2;
+  const std::size_t bounds = attributes.bounds();
   const Sequences sequences(call.in(bounds));
   Values y = call.out(0);
   y.fill(0);

@@ -158,13 +158,11 @@ Dispatch& add_decay(OpLowering& op, bool backward, std::size_t gates, bool parts
   return dispatch;
 }
 
-std::size_t gates_of(const OpLowering& op) { return op.attributes<DeltaAttributes>().is_state_space() ? 1 : 2; }
-
 }  // namespace
 
 void lower_convolution(OpLowering& op) {
   const auto& delta = op.attributes<DeltaAttributes>();
-  const std::size_t bounds = delta.has_bias ? 3 : 2;
+  const std::size_t bounds = delta.bounds();
   add_convolution(op, Shader::kConvolution, kConvolvedTokens, delta.has_state,
                   {op.read(0), op.read(1), op.read(bounds), op.write(0), op.read(bounds + (delta.has_state ? 1 : 0)),
                    op.read(delta.has_state ? bounds + 2 : 0), op.read(delta.has_bias ? 2 : 0)});
@@ -181,7 +179,7 @@ void lower_convolution_backward(OpLowering& op) {
 }
 
 void lower_decay(OpLowering& op) {
-  const std::size_t gates = gates_of(op);
+  const std::size_t gates = op.attributes<DeltaAttributes>().gates();
   add_decay(op, false, gates, false,
             {op.read(0), op.read(gates - 1), op.read(gates), op.read(gates + 1), op.write(0), op.write(1)});
 }
@@ -191,7 +189,7 @@ void lower_decay_backward(OpLowering& op) {
   const bool has_gradient = op.attributes<DeltaAttributes>().has_weight_gradient;
   const std::uint32_t rates = has_gradient ? op.workspace(a.elements()) : op.write(0);
   const std::uint32_t bias = has_gradient ? op.workspace(a.elements()) : op.write(0);
-  const std::size_t gates = gates_of(op);
+  const std::size_t gates = op.attributes<DeltaAttributes>().gates();
   add_decay(op, true, gates, has_gradient,
             {op.read(0), op.read(gates - 1), op.read(gates), op.read(gates + 1), op.read(gates + 2), op.read(gates + 3),
              op.write(0), op.write(gates - 1), rates, bias});

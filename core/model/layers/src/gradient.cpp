@@ -264,7 +264,7 @@ class GradientPass {
     }
     Op& back = recorder_.append(OpKind::kConvolutionBackward,
                                 devices::DeltaAttributes{false, dw.has_value(), attributes.silu});
-    back.reads = {x, w, op.reads[attributes.has_bias ? 3 : 2], dy};
+    back.reads = {x, w, op.reads[attributes.bounds()], dy};
     back.writes = {dx};
     if (dw) back.writes.push_back(*dw);
     if (needs(x)) collect(x, dx);
@@ -272,7 +272,7 @@ class GradientPass {
 
   void decay(const Op& op, TensorId dg) {
     auto attributes = std::get<devices::DeltaAttributes>(op.attributes);
-    const std::size_t gates = attributes.is_state_space() ? 1 : 2;
+    const std::size_t gates = attributes.gates();
     std::vector<TensorId> writes;
     for (std::size_t i = 0; i < gates; ++i) writes.push_back(fresh(op.reads[i]));
     attributes.has_weight_gradient = trains(op.reads[gates]);

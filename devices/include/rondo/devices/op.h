@@ -8,6 +8,7 @@
 // size, V: vocabulary, E: experts, k: those that a token goes to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -309,6 +310,10 @@ struct DeltaAttributes {
   float most_step = std::numeric_limits<float>::infinity();
 
   bool is_state_space() const { return recurrence == Recurrence::kStateSpace; }
+  /// How many gates kDecay and its gradient read first: a and b, or of a state space a alone.
+  std::size_t gates() const { return is_state_space() ? 1 : 2; }
+  /// Which of kConvolution's reads is bounds.
+  std::size_t bounds() const { return has_bias ? 3 : 2; }
 };
 struct GatedActivationAttributes {
   ActivationKind activation = ActivationKind::kSilu;
