@@ -97,23 +97,30 @@ OpCase convolution_on(DType storage, Scale scale, std::int32_t position, std::in
   return b.result();
 }
 
+/// What a token keeps of the state and gives to it, and what that is made of: a and b, or of a state space a alone.
 struct Gates {
-  TensorId a, b, rates, bias, g, beta;
+  std::vector<TensorId> given;
+  TensorId rates, bias, g, beta;
+
+  std::vector<TensorId> reads() const {
+    std::vector<TensorId> all = given;
+    all.insert(all.end(), {rates, bias});
+    return all;
+  }
 };
 
-Gates add_gates(CaseBuilder& b, std::uint32_t tokens, std::int64_t heads) {
+Gates add_gates(CaseBuilder& b, std::uint32_t tokens, std::int64_t heads, const DeltaAttributes& attributes) {
   const Shape shape = {tokens, heads};
-  const Gates gates{b.input("a", shape),
-                    b.input("b", shape),
-                    b.wide_weight("rates", {heads}),
-                    b.wide_weight("bias", {heads}),
-                    b.saved_wide("g", shape),
-                    b.saved_wide("beta", shape)};
-  b.op(OpKind::kDecay, {gates.a, gates.b, gates.rates, gates.bias}, {gates.g, gates.beta}, DeltaAttributes{});
+  std::vector<TensorId> given = {b.input("a", shape)};
+  if (attributes.gates() > 1) given.push_back(b.input("b", shape));
+  const TensorId rates = b.wide_weight("rates", {heads}), bias = b.wide_weight("bias", {heads});
+  const Gates gates{std::move(given), rates, bias, b.saved_wide("g", shape), b.saved_wide("beta", shape)};
+  b.op(OpKind::kDecay, gates.reads(), {gates.g, gates.beta}, attributes);
   return gates;
 }
 
-OpCase delta_case(DType storage, const DeltaSizes& s) {
+/// `attributes`: the recurrence, and of a state space limits of steps or none.
+OpCase rule_case(DType storage, const DeltaSizes& s, const DeltaAttributes& attributes) {
   CaseBuilder b(storage, s.tokens);
   b.sequences(s.sequences);
   const Shape of_keys = {s.tokens, s.key_heads, s.key_size};
@@ -121,54 +128,64 @@ OpCase delta_case(DType storage, const DeltaSizes& s) {
   const Shape of_gates = {s.tokens, s.heads};
   const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
   const TensorId d_o = b.input("do", of_values);
-  const Gates gates = add_gates(b, s.tokens, s.heads);
+  const Gates gates = add_gates(b, s.tokens, s.heads, attributes);
   const TensorId o = b.output("o", of_values);
   const TensorId checkpoints =
       b.saved_wide("checkpoints", {(s.tokens + kDeltaChunk - 1) / kDeltaChunk, s.heads, s.key_size, s.size});
   const TensorId dq = b.output("dq", of_keys), dk = b.output("dk", of_keys), dv = b.output("dv", of_values);
   const TensorId dg = b.saved_wide("dg", of_gates), dbeta = b.saved_wide("dbeta", of_gates);
-  const TensorId da = b.output("da", of_gates), db = b.output("db", of_gates);
-  const TensorId da_alone = b.output("da alone", of_gates), db_alone = b.output("db alone", of_gates);
+  std::vector<TensorId> slopes, alone;
+  for (const TensorId gate : gates.given) {
+    const std::string name = "d" + b.result().list.tensors[gate].name;
+    slopes.push_back(b.output(name.c_str(), of_gates));
+    alone.push_back(b.output((name + " alone").c_str(), of_gates));
+  }
   const TensorId drates = b.gradient("drates", {s.heads}), dbias = b.gradient("dbias", {s.heads});
-  b.op(OpKind::kDeltaRule, {q, k, v, gates.g, gates.beta, b.bounds()}, {o, checkpoints}, DeltaAttributes{});
+  b.op(OpKind::kDeltaRule, {q, k, v, gates.g, gates.beta, b.bounds()}, {o, checkpoints}, attributes);
   b.op(OpKind::kDeltaRuleBackward, {q, k, v, gates.g, gates.beta, checkpoints, b.bounds(), d_o},
-       {dq, dk, dv, dg, dbeta}, DeltaAttributes{});
-  b.op(OpKind::kDecayBackward, {gates.a, gates.b, gates.rates, gates.bias, dg, dbeta}, {da, db, drates, dbias},
-       DeltaAttributes{false, true});
-  b.op(OpKind::kDecayBackward, {gates.a, gates.b, gates.rates, gates.bias, dg, dbeta}, {da_alone, db_alone},
-       DeltaAttributes{});
+       {dq, dk, dv, dg, dbeta}, attributes);
+  std::vector<TensorId> reads = gates.reads();
+  reads.insert(reads.end(), {dg, dbeta});
+  std::vector<TensorId> writes = slopes;
+  writes.insert(writes.end(), {drates, dbias});
+  DeltaAttributes trained = attributes;
+  trained.has_weight_gradient = true;
+  b.op(OpKind::kDecayBackward, reads, writes, trained);
+  b.op(OpKind::kDecayBackward, reads, alone, attributes);
   b.result().projections = {{o, d_o}};
-  b.result().gradients = {{q, dq},
-                          {k, dk},
-                          {v, dv},
-                          {gates.a, da},
-                          {gates.b, db},
-                          {gates.a, da_alone},
-                          {gates.b, db_alone},
-                          {gates.rates, drates},
-                          {gates.bias, dbias}};
+  b.result().gradients = {{q, dq}, {k, dk}, {v, dv}, {gates.rates, drates}, {gates.bias, dbias}};
+  for (std::size_t i = 0; i < slopes.size(); ++i) {
+    b.result().gradients.emplace_back(gates.given[i], slopes[i]);
+    b.result().gradients.emplace_back(gates.given[i], alone[i]);
+  }
   b.result().reduction = s.tokens;
   return b.result();
 }
 
-OpCase delta_on(DType storage, Scale scale, std::int32_t position, std::int32_t real) {
-  const DeltaSizes s = delta_sizes(scale);
-  Continued run = continued(scale, position, real);
+OpCase rule_on(DType storage, const DeltaSizes& s, Continued run, DeltaAttributes attributes) {
   CaseBuilder b(storage, run.tokens);
   add_continued(b, run);
   const Shape of_keys = {run.tokens, s.key_heads, s.key_size};
   const Shape of_values = {run.tokens, s.heads, s.size};
   const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
-  const Gates gates = add_gates(b, run.tokens, s.heads);
+  const Gates gates = add_gates(b, run.tokens, s.heads, attributes);
   const TensorId state = b.wide_state("state", {s.heads, s.key_size, s.size});
+  attributes.has_state = true;
   b.op(OpKind::kDeltaRule, {q, k, v, gates.g, gates.beta, run.bounds, run.positions, state}, {b.output("o", of_values)},
-       DeltaAttributes{true});
+       attributes);
   b.result().reduction = s.key_size;
   return b.result();
 }
+OpCase delta_on(DType storage, Scale scale, std::int32_t position, std::int32_t real) {
+  return rule_on(storage, delta_sizes(scale), continued(scale, position, real), DeltaAttributes{});
+}
 
-DeltaAttributes of_space(bool has_state, bool has_weight_gradient, float least = 0.0F, float most = 1e30F) {
-  return {has_state, has_weight_gradient, true, false, Recurrence::kStateSpace, least, most};
+DeltaAttributes of_space(float least = 0.0F, float most = 1e30F) {
+  DeltaAttributes attributes;
+  attributes.recurrence = Recurrence::kStateSpace;
+  attributes.least_step = least;
+  attributes.most_step = most;
+  return attributes;
 }
 
 /// What there is of a state space in DeltaSizes: more value heads to a key head, a wider state.
@@ -176,63 +193,8 @@ DeltaSizes space_sizes(Scale scale) {
   if (scale == Scale::kModel) return {512, {200, 312}, 2048, 4, 1, 32, 128, 64};
   return {kOddTokens, kOddSequences, 75, 4, 1, 6, 37, 20};
 }
-
-struct Steps {
-  TensorId a, rates, bias, g, beta;
-};
-
-Steps add_steps(CaseBuilder& b, std::uint32_t tokens, std::int64_t heads, const DeltaAttributes& attributes) {
-  const Shape shape = {tokens, heads};
-  const Steps steps{b.input("a", shape), b.wide_weight("rates", {heads}), b.wide_weight("bias", {heads}),
-                    b.saved_wide("g", shape), b.saved_wide("step", shape)};
-  b.op(OpKind::kDecay, {steps.a, steps.rates, steps.bias}, {steps.g, steps.beta}, attributes);
-  return steps;
-}
-
-/// `limits`: of steps, or none.
-OpCase space_case(DType storage, const DeltaSizes& s, const DeltaAttributes& limits) {
-  CaseBuilder b(storage, s.tokens);
-  b.sequences(s.sequences);
-  const Shape of_keys = {s.tokens, s.key_heads, s.key_size};
-  const Shape of_values = {s.tokens, s.heads, s.size};
-  const Shape of_steps = {s.tokens, s.heads};
-  const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
-  const TensorId d_o = b.input("do", of_values);
-  const Steps steps = add_steps(b, s.tokens, s.heads, limits);
-  const TensorId o = b.output("o", of_values);
-  const TensorId checkpoints =
-      b.saved_wide("checkpoints", {(s.tokens + kDeltaChunk - 1) / kDeltaChunk, s.heads, s.key_size, s.size});
-  const TensorId dq = b.output("dq", of_keys), dk = b.output("dk", of_keys), dv = b.output("dv", of_values);
-  const TensorId dg = b.saved_wide("dg", of_steps), dbeta = b.saved_wide("dstep", of_steps);
-  const TensorId da = b.output("da", of_steps), da_alone = b.output("da alone", of_steps);
-  const TensorId drates = b.gradient("drates", {s.heads}), dbias = b.gradient("dbias", {s.heads});
-  b.op(OpKind::kDeltaRule, {q, k, v, steps.g, steps.beta, b.bounds()}, {o, checkpoints}, of_space(false, false));
-  b.op(OpKind::kDeltaRuleBackward, {q, k, v, steps.g, steps.beta, checkpoints, b.bounds(), d_o},
-       {dq, dk, dv, dg, dbeta}, of_space(false, false));
-  b.op(OpKind::kDecayBackward, {steps.a, steps.rates, steps.bias, dg, dbeta}, {da, drates, dbias},
-       of_space(false, true, limits.least_step, limits.most_step));
-  b.op(OpKind::kDecayBackward, {steps.a, steps.rates, steps.bias, dg, dbeta}, {da_alone}, limits);
-  b.result().projections = {{o, d_o}};
-  b.result().gradients = {
-      {q, dq}, {k, dk}, {v, dv}, {steps.a, da}, {steps.a, da_alone}, {steps.rates, drates}, {steps.bias, dbias}};
-  b.result().reduction = s.tokens;
-  return b.result();
-}
-
 OpCase space_on(DType storage, Scale scale, std::int32_t position, std::int32_t real) {
-  const DeltaSizes s = space_sizes(scale);
-  Continued run = continued(scale, position, real);
-  CaseBuilder b(storage, run.tokens);
-  add_continued(b, run);
-  const Shape of_keys = {run.tokens, s.key_heads, s.key_size};
-  const Shape of_values = {run.tokens, s.heads, s.size};
-  const TensorId q = b.input("q", of_keys), k = b.input("k", of_keys), v = b.input("v", of_values);
-  const Steps steps = add_steps(b, run.tokens, s.heads, of_space(false, false));
-  const TensorId state = b.wide_state("state", {s.heads, s.key_size, s.size});
-  b.op(OpKind::kDeltaRule, {q, k, v, steps.g, steps.beta, run.bounds, run.positions, state}, {b.output("o", of_values)},
-       of_space(true, false));
-  b.result().reduction = s.key_size;
-  return b.result();
+  return rule_on(storage, space_sizes(scale), continued(scale, position, real), of_space());
 }
 
 }  // namespace
@@ -248,22 +210,22 @@ OpCase biased_convolution(DType storage, Scale scale) { return biased_case(stora
 OpCase biased_convolution_from_state(DType storage, Scale scale) {
   return convolution_on(storage, scale, 7, 2, false, true);
 }
-OpCase delta_rule(DType storage, Scale scale) { return delta_case(storage, delta_sizes(scale)); }
-OpCase delta_rule_of_many_tokens(DType storage, Scale /*scale*/) { return delta_case(storage, many_tokens()); }
+OpCase delta_rule(DType storage, Scale scale) { return rule_case(storage, delta_sizes(scale), DeltaAttributes{}); }
+OpCase delta_rule_of_many_tokens(DType storage, Scale /*scale*/) {
+  return rule_case(storage, many_tokens(), DeltaAttributes{});
+}
 OpCase delta_rule_from_state(DType storage, Scale scale) { return delta_on(storage, scale, 7, 41); }
 OpCase delta_rule_from_nothing(DType storage, Scale scale) { return delta_on(storage, scale, 0, 41); }
 OpCase delta_rule_of_one_token(DType storage, Scale scale) { return delta_on(storage, scale, 7, 1); }
 OpCase delta_rule_of_first_token(DType storage, Scale scale) { return delta_on(storage, scale, 0, 1); }
 
-OpCase state_space(DType storage, Scale scale) {
-  return space_case(storage, space_sizes(scale), of_space(false, false));
-}
+OpCase state_space(DType storage, Scale scale) { return rule_case(storage, space_sizes(scale), of_space()); }
 OpCase state_space_of_many_tokens(DType storage, Scale /*scale*/) {
-  return space_case(storage, many_tokens(), of_space(false, false));
+  return rule_case(storage, many_tokens(), of_space());
 }
 /// Of several heads of keys, and steps of which some are too small and some too large.
 OpCase state_space_of_limited_steps(DType storage, Scale scale) {
-  return space_case(storage, delta_sizes(scale), of_space(false, false, 0.25F, 1.5F));
+  return rule_case(storage, delta_sizes(scale), of_space(0.25F, 1.5F));
 }
 OpCase state_space_from_state(DType storage, Scale scale) { return space_on(storage, scale, 7, 41); }
 OpCase state_space_from_nothing(DType storage, Scale scale) { return space_on(storage, scale, 0, 41); }
