@@ -478,15 +478,21 @@ absl::StatusOr<PlannedRun> plan_on_known(const Config& config, const model::Arch
   return run;
 }
 
+absl::Status find_disk_speed(const Config& config, Machine& machine, Bytes most) {
+  if (config.nvme_path.empty() || machine.phantom || machine.host.disk_bandwidth != 0) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(machine.host.disk_bandwidth, offload::measure_disk(config.nvme_path, most));
+  machine.shape.host = machine.host;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<PlannedRun> plan_run(const Config& config, const model::Architecture& model, Machine& machine,
                                     const Loader::Lengths& lengths, Purpose purpose, const partition::Plan* dealt) {
   absl::StatusOr<PlannedRun> run = plan_on_known(config, model, machine, lengths, purpose, dealt);
-  const bool unknown = !machine.phantom && machine.host.disk_bandwidth == 0;
-  if (!run.ok() || run->plan.disk_bytes == 0 || !unknown) return run;
+  const double known = machine.host.disk_bandwidth;
+  if (!run.ok() || run->plan.disk_bytes == 0) return run;
   // The file is a part of `disk_bytes`, the most that lies there at once, in case the second plan has less there.
-  RONDO_ASSIGN_OR_RETURN(machine.host.disk_bandwidth,
-                         offload::measure_disk(config.nvme_path, run->plan.disk_bytes / 4));
-  machine.shape.host = machine.host;
+  RONDO_RETURN_IF_ERROR(find_disk_speed(config, machine, run->plan.disk_bytes / 4));
+  if (machine.host.disk_bandwidth == known) return run;
   return plan_on_known(config, model, machine, lengths, purpose, dealt);
 }
 

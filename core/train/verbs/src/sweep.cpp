@@ -9,7 +9,6 @@
 
 #include "rondo/base/status.h"
 #include "rondo/base/thread.h"
-#include "rondo/offload/scratch_file.h"
 #include "rondo/train/calibration.h"
 #include "rondo/train/config_sweep.h"
 #include "rondo/train/host_account.h"
@@ -41,10 +40,7 @@ class PlanSweep {
 
   absl::Status open_pool(const Config& config, std::vector<std::string>& notes) {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
-    if (!config.nvme_path.empty() && !machine_->phantom && machine_->host.disk_bandwidth == 0) {
-      RONDO_ASSIGN_OR_RETURN(machine_->host.disk_bandwidth, offload::measure_disk(config.nvme_path));
-      machine_->shape.host = machine_->host;
-    }
+    RONDO_RETURN_IF_ERROR(find_disk_speed(config, *machine_));
     RONDO_ASSIGN_OR_RETURN(const Loader::Lengths lengths, lengths_of(config));
     RONDO_RETURN_IF_ERROR(count_host_taken(config, *model_.architecture, lengths, text_and_data_, *machine_));
     calibrate(*model_.architecture, lengths, optimizer_of(config), *machine_, speeds_,

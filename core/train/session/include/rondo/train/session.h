@@ -90,6 +90,9 @@ struct PlannedRun {
   offload::OptimizerSettings optimizer;
   std::vector<std::string> advice;  // the plan's about keys: what other values would gain
 };
+/// Measures the disk of nvme_path and keeps its speed in `machine`, unless there is none or its speed is known. `most`:
+/// what lies there for it. Errors: those of measure_disk().
+absl::Status find_disk_speed(const Config& config, Machine& machine, Bytes most = ~Bytes{0});
 /// `lengths`: of the run's microbatches. `dealt`: what is repeated (repeat_plan()) instead of looking for a plan; null:
 /// nothing. A plan with something on a disk whose speed is not known is made once more with that, which is measured and
 /// kept in `machine`. Errors: InvalidArgument / ResourceExhausted as make_plan and repeat_plan say, and those of
