@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::int64_t kTokenThreads = 64;   // of the kernels on tokens
 constexpr std::int64_t kStepsOfGroup = 256;  // steps of a workgroup that goes along elements
-constexpr std::int64_t kEight = 8;           // invocations of a processor that poses as a card
 constexpr std::int64_t kMostEights = 8;      // of experts for a workgroup of route_rows_eights.comp
 
 /// `plain`, a kernel of route.glsl, or `eights`, that for processors that pose as cards.

@@ -244,7 +244,7 @@ void lower_embedding_backward(OpLowering& op) {
   const std::uint32_t first_ids = op.workspace(tokens);
   const std::uint32_t rank = op.workspace(tokens);
   const bool eights = op.panel();
-  const std::int64_t groups = parts_of(tokens, eights ? 8 : kThreads);
+  const std::int64_t groups = parts_of(tokens, eights ? kEight : kThreads);
   op.add(eights ? Shader::kEmbeddingChainEights : Shader::kEmbeddingChain, {},
          {op.read(0), op.read(1), next, first_ids}, {tokens}, groups);
   op.add(eights ? Shader::kEmbeddingRankEights : Shader::kEmbeddingRank, {}, {first_ids, rank, op.write(0)}, {tokens},

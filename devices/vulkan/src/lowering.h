@@ -156,6 +156,8 @@ inline std::int64_t columns_of(const TensorDesc& tensor) {
   return tensor.shape[0] == 0 ? 0 : tensor.elements() / tensor.shape[0];
 }
 constexpr std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
+/// Invocations of a subgroup of a processor that poses as a card.
+inline constexpr std::int64_t kEight = 8;
 /// Steps of an invocation that goes along elements: processors that pose as cards look tensors up a lane at a time.
 inline std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
 /// Of one that goes along steps of one row, of which there are `steps`.

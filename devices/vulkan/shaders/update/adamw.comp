@@ -19,7 +19,7 @@ const uint kSignedZero = 127;
 shared uint largest[2];
 shared uint left;  // 1: an invocation fails
 
-/// What an update is made of goes along with its failure: `fails` in what follows.
+/// Four numbers of a moment. `fails`, here and below, is set where the card may lose something of them.
 uvec4 decoded(uint moment, uint word, uint scale, inout bool fails) {
   Uints values = Uints(address(9) + uint64_t(moment * 1024));
   uvec4 bits;

@@ -95,7 +95,8 @@ void update_exactly(Factors f, uvec4 gradients, inout Four x) {
   }
 }
 
-/// The same where are_moderate(f); false: something came up that a card may lose, and `x` is of no use.
+const uint kLeastField = 127 - 74;  // of quotients: 2^-74
+/// update_exactly() where are_moderate(f); false: something came up that a card may lose, and `x` is of no use.
 ///
 /// A number is 0 or has a least magnitude, so that nothing that follows from it is below 2^-126. Gradients from 2^-52
 /// on and first moments from 2^-74 on have a difference of whole 2^-97, and so on; where a sum nearly cancels, both of
@@ -130,7 +131,7 @@ bool update_quickly(Factors f, uvec4 gradients, inout Four x) {
     const Half quotient = quotient_of_parts(normal_parts_of(x.m[k]), normal_parts_of(below));
     const bool none = magnitude_of(x.m[k]) == 0;
     const uint sign = x.m[k] & 0x80000000u;
-    most_field = max(most_field, none ? 0 : uint(quotient.field - 53));
+    most_field = max(most_field, none ? 0 : uint(quotient.field - kLeastField));
     const uint ratio = none ? sign : rounded_half(quotient);
 
     const float step = card_product(uintBitsToFloat(f.step_size), uintBitsToFloat(ratio));
@@ -138,6 +139,6 @@ bool update_quickly(Factors f, uvec4 gradients, inout Four x) {
     x.masters[k] = floatBitsToUint(master);
   }
   return least_gradient >= rank_of_power(-52) && least_m >= rank_of_power(-74) && least_v >= rank_of_power(-100) &&
-         least_master >= rank_of_power(-78) && least_denominator >= uint(17 << 23) && most < kInfinity &&
-         most_field <= 200;
+         least_master >= rank_of_power(-78) && least_denominator >= uint(127 - 110) << 23 && most < kInfinity &&
+         most_field <= 253 - kLeastField;
 }
