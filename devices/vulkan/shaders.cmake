@@ -14,9 +14,9 @@ set(RONDO_VULKAN_SHADERS
     products/matmul_grouped products/matmul_narrow products/matmul_panels products/panel products/targets products/vocabulary
     rows/column_scale rows/column_sums rows/column_total rows/elementwise rows/embedding rows/embedding_chain
     rows/embedding_chain_eights rows/embedding_rank rows/embedding_rank_eights rows/embedding_rows rows/expand
-    rows/hadamard_encode rows/hadamard_expand rows/head_part
+    rows/hadamard_encode rows/hadamard_encode_eights rows/hadamard_expand rows/head_part
     rows/join_heads rows/magnitude rows/norm rows/norm_backward rows/norm_backward_eights
-    rows/norm_eights rows/rope rows/select_last
+    rows/norm_eights rows/noise rows/rope rows/select_last
     update/adamw update/adamw_eights update/add_rows update/sum_of_squares update/sum_of_squares_doubles)
 file(GLOB shader_headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/shaders/*.glsl
      ${CMAKE_CURRENT_SOURCE_DIR}/shaders/*/*.glsl)

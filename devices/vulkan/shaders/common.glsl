@@ -161,6 +161,17 @@ void store_some(uint64_t tensor, uint dtype, uint step, uint i, vec2 value) {
   store_some(tensor, dtype, step, i, value, 32);
 }
 
+/// The same elements of another tensor of this type, from its element `from` on: their bits.
+void copy_some(uint64_t tensor, uint dtype, uint step, uint i, uint64_t other, uint from) {
+  if (dtype == kFloat32 && step == 2) {
+    Words(tensor).v[i / 2] = Words(other).v[from / 2];
+  } else if (dtype == kFloat32 || step == 2) {
+    Uints(tensor).v[i / step] = Uints(other).v[from / step];
+  } else {
+    Narrow(tensor).v[i] = Narrow(other).v[from];
+  }
+}
+
 /// What is fetched as the `texel`th of the panel.
 void store_texel(uint64_t panel, uint texel, vec4 value) {
   Words words = Words(panel + uint64_t(texel) * 16ul);

@@ -7,6 +7,13 @@ uint64_t mix64(uint64_t x) {
 }
 uint64_t combine_keys(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ b); }
 
+/// Of a token with this key, all that is drawn at a site of a layer; and what its uniform_float() is for a channel,
+/// times 2^24.
+uint64_t place_of(uint64_t key, uint layer, uint site) {
+  return combine_keys(key, (uint64_t(layer) << 32) | uint64_t(site));
+}
+uint drawn_at(uint64_t place, uint channel) { return uint(mix64(combine_keys(place, uint64_t(channel))) >> 40); }
+
 float inverse_root(uint64_t n) {
   uint doublings = 0;
   for (; n < 1ul << 60; n <<= 2) ++doublings;

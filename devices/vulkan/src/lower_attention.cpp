@@ -167,12 +167,13 @@ bool gradients_by_panels(OpLowering& op) {
   add_panel_rows(op, 2, keys);
   add_panel_rows(op, 0, 2 * keys);
   add_panel_rows(op, 5, 2 * keys + queries);
-  op.add(Shader::kPanelStats, {storage_of(q)}, {op.read(3), op.read(5), op.read(4), op.read(6), kPanelSlot},
+  op.add(Shader::kPanelStats, {storage_of(q), flag_of(q.shape[2] % 4 == 0)},
+         {op.read(3), op.read(5), op.read(4), op.read(6), kPanelSlot},
          {rows, q.shape[2], q.shape[1], op.attributes<AttentionAttributes>().window, stats},
          parts_of(rows, kRowsOfGroup));
-  add_eights(op, Shader::kAttentionQueryPanels, q, {op.read(0), op.read(5), op.read(6), op.write(0)},
+  add_eights(op, Shader::kAttentionQueryPanels, q, {op.read(6), op.write(0)},
              {.second = keys, .stats = stats, .own_first = 2 * keys, .own_second = 2 * keys + queries});
-  add_eights(op, Shader::kAttentionKeyPanels, op.in(1), {op.read(1), op.read(2), op.read(6), op.write(1), op.write(2)},
+  add_eights(op, Shader::kAttentionKeyPanels, op.in(1), {op.read(6), op.write(1), op.write(2)},
              {.first = 2 * keys, .second = 2 * keys + queries, .stats = stats, .own_second = keys});
   return true;
 }

@@ -18,7 +18,7 @@ constexpr std::int64_t kThreads = 64;            // of the kernels on rows
 constexpr std::int64_t kRowsOfEight = 4;         // of norm_eights.comp and its backward
 constexpr std::int64_t kRowsHeld = 16;           // of these where they hold rows in registers
 
-enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy, kSoftCap, kNoise };
+enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy, kSoftCap };
 
 /// What column_sums.comp sums.
 enum class Term : std::uint32_t { kPlain, kNorm, kScaled, kCentredNorm };
@@ -69,12 +69,13 @@ Dispatch& add_elementwise(OpLowering& op, Mode mode, std::uint32_t storage, std:
                 sizes, groups_of(op, n, step_of(n)));
 }
 
-/// hadamard_encode.comp or hadamard_expand.comp, from the op's read to its write.
-void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, const TensorDesc& numbers) {
+/// A kernel of blocks, `of_group` of them a workgroup, from the op's read to its write.
+void lower_hadamard(OpLowering& op, Shader shader, const TensorDesc& encoded, const TensorDesc& numbers,
+                    std::int64_t of_group) {
   const EncodedLayout layout(encoded.encoding, encoded.elements());
   Dispatch& dispatch =
       op.add(shader, {static_cast<std::uint32_t>(encoded.encoding), storage_of(numbers)}, {op.read(0), op.write(0)},
-             {layout.blocks, static_cast<std::int64_t>(layout.scales / 4)}, parts_of(layout.blocks, kBlocksOfGroup));
+             {layout.blocks, static_cast<std::int64_t>(layout.scales / 4)}, parts_of(layout.blocks, of_group));
   dispatch.push.factors[0] = hadamard_limit(encoded.encoding);
   dispatch.push.factors[1] = hadamard_share(encoded.encoding);
 }
@@ -137,8 +138,11 @@ void lower_elementwise(OpLowering& op) {
     }
     case OpKind::kNoise: {
       const auto& noise = op.attributes<NoiseAttributes>();
-      add_elementwise(op, Mode::kNoise, storage, 0, {op.read(0), op.read(1), op.read(2), op.write(0)},
-                      {n, columns_of(op.in(0)), noise.site}, n)
+      const std::int64_t width = columns_of(op.in(0));
+      const std::uint32_t step = step_of(width);
+      const std::uint32_t each = several_of_row(width / step);  // a token's scale costs what many elements do
+      op.add(Shader::kNoise, {storage, each, step}, {op.read(0), op.read(1), op.read(2), op.write(0)},
+             {n, width, noise.site}, parts_of(n, kElementsOfGroup * each * step))
           .push.factors[0] = noise.amount;
       return;
     }
@@ -301,9 +305,10 @@ void lower_join_heads(OpLowering& op) {
   const std::int64_t heads_of_b = two ? op.in(1).shape[1] : 0;
   const std::int64_t width_of_b = two ? op.in(1).shape[2] : 0;
   const std::uint32_t step = step_of(y.shape[2] | a.shape[2] | width_of_b);
-  op.add(Shader::kJoinHeads, {storage_of(y), each_of(op), step}, {op.read(0), op.read(two ? 1 : 0), op.write(0)},
+  const std::uint32_t each = each_of_row(op, y.shape[2] / step);
+  op.add(Shader::kJoinHeads, {storage_of(y), each, step}, {op.read(0), op.read(two ? 1 : 0), op.write(0)},
          {y.elements(), y.shape[1], y.shape[2], a.shape[1], a.shape[2], heads_of_b, width_of_b},
-         groups_of(op, y.elements(), step));
+         parts_of(y.elements(), kElementsOfGroup * each * step));
 }
 
 void lower_join_heads_backward(OpLowering& op) {
@@ -312,9 +317,11 @@ void lower_join_heads_backward(OpLowering& op) {
   for (std::size_t i = 0; i < op.writes(); ++i) {
     const TensorDesc& dx = op.out(i);
     const std::uint32_t step = step_of(dy.shape[2] | dx.shape[2] | first);
-    op.add(Shader::kHeadPart, {storage_of(dx), each_of(op), step}, {op.read(0), op.write(i)},
-           {dx.elements(), dy.shape[1] / dx.shape[1], dy.shape[2], dx.shape[2], first},
-           groups_of(op, dx.elements(), step))
+    const std::uint32_t each = each_of_row(op, dx.shape[2] / step);
+    const std::int64_t shared_by = dy.shape[1] / dx.shape[1];
+    op.add(Shader::kHeadPart, {storage_of(dx), each, step, flag_of(shared_by > 1)}, {op.read(0), op.write(i)},
+           {dx.elements(), shared_by, dy.shape[2], dx.shape[2], first},
+           parts_of(dx.elements(), kElementsOfGroup * each * step))
         .beside = i > 0;
     first += dx.shape[2];
   }
@@ -326,14 +333,20 @@ void lower_select_last(OpLowering& op) {
          parts_of(width, kElementsOfGroup));
 }
 
-void lower_encode(OpLowering& op) { lower_hadamard(op, Shader::kHadamardEncode, op.out(0), op.in(0)); }
+void lower_encode(OpLowering& op) {
+  const bool eights = op.panel();
+  lower_hadamard(op, eights ? Shader::kHadamardEncodeEights : Shader::kHadamardEncode, op.out(0), op.in(0),
+                 eights ? kEight : kBlocksOfGroup);
+}
 
 void lower_expand(OpLowering& op) {
   // As expand.comp and hadamard.glsl have them.
   static_assert(static_cast<int>(Encoding::kInt8) == 1 && static_cast<int>(Encoding::kNf4) == 2);
   static_assert(static_cast<int>(Encoding::kMxfp4) == 3 && static_cast<int>(Encoding::kHadamard8) == 4);
   const TensorDesc& encoded = op.in(0);
-  if (is_hadamard(encoded.encoding)) return lower_hadamard(op, Shader::kHadamardExpand, encoded, op.out(0));
+  if (is_hadamard(encoded.encoding)) {
+    return lower_hadamard(op, Shader::kHadamardExpand, encoded, op.out(0), kBlocksOfGroup);
+  }
   const std::int64_t n = encoded.elements();
   const EncodedLayout layout(encoded.encoding, n);
   const auto words = [](Bytes section) { return static_cast<std::int64_t>(section / 4); };

@@ -160,10 +160,13 @@ constexpr std::int64_t parts_of(std::int64_t n, std::int64_t size) { return (n +
 inline constexpr std::int64_t kEight = 8;
 /// Steps of an invocation that goes along elements: processors that pose as cards look tensors up a lane at a time.
 inline std::uint32_t each_of(const OpLowering& op) { return op.panel() ? 4 : 1; }
-/// Of one that goes along steps of one row, of which there are `steps`.
-inline std::uint32_t each_of_row(const OpLowering& op, std::int64_t steps) {
+/// Of one that goes along steps of one row, of which there are `steps`: where what it finds once is worth several.
+inline std::uint32_t several_of_row(std::int64_t steps) {
   constexpr std::int64_t kMost = 16;
-  return op.panel() ? static_cast<std::uint32_t>(std::gcd(steps, kMost)) : 1;
+  return static_cast<std::uint32_t>(std::gcd(steps, kMost));
+}
+inline std::uint32_t each_of_row(const OpLowering& op, std::int64_t steps) {
+  return op.panel() ? several_of_row(steps) : 1;
 }
 /// Elements that kernels of spread.glsl take at once of rows of `width`.
 constexpr std::uint32_t spread_step(std::int64_t width) { return width % 4 == 0 ? 4 : 1; }

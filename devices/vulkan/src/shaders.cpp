@@ -12,6 +12,7 @@ namespace {
   X(norm_backward)               \
   X(norm_eights)                 \
   X(norm_backward_eights)        \
+  X(noise)                       \
   X(column_sums)                 \
   X(column_total)                \
   X(rope)                        \
@@ -50,6 +51,7 @@ namespace {
   X(largest)                     \
   X(expand)                      \
   X(hadamard_encode)             \
+  X(hadamard_encode_eights)      \
   X(hadamard_expand)             \
   X(magnitude)                   \
   X(column_scale)                \

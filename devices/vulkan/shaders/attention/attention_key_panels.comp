@@ -1,8 +1,8 @@
 // dk and dv of eight keys, see attention_key_gradient.comp: over the query heads that share the key head and the
 // queries that see any of the eight, in rising order; queries, do and what panel_stats.comp found lie in the panel.
 //
-// slots: k, v, bounds, dk, dv. sizes: tokens, heads, key heads, window, places of q, of do and of the stats; where
-// heads are wide, of k and of v. factors: scale, cap. Workgroups: eights of keys, key heads, slices.
+// slots: bounds, dk, dv. sizes: tokens, heads, key heads, window, places of q, of do, of the stats, of k and of v.
+// factors: scale, cap. Workgroups: eights of keys, key heads, slices.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
@@ -13,7 +13,7 @@ void main() {
   const uint key_head = workgroup().y;
   const uint group = heads / key_heads;
   const int window = int(push.sizes[3]);
-  Ints bounds = Ints(address(2));
+  Ints bounds = Ints(address(0));
   const int real = real_tokens(bounds);
   const int first_key = int(workgroup().x * 8);
   const int key = first_key + int(gl_SubgroupInvocationID);
@@ -22,10 +22,7 @@ void main() {
   vec4 key_row[kFours];
   vec4 value_row[kFours];
   const uint fetched = min(own, push.sizes[0] * key_heads - 1);
-  if (kSlices == 1) {
-    load_row(address(0), own, key < real, key_row);
-    load_row(address(1), own, key < real, value_row);
-  }
+  if (kSlices == 1) fetch_own(fetched, key_row, value_row);
   int last_token = -1;
   if (last_key >= first_key) {
     last_token = bounds.v[2 + sequence_of(bounds, last_key)] - 1;
@@ -56,6 +53,6 @@ void main() {
     }
   }
   if (key >= int(push.sizes[0])) return;
-  store_row(address(3), own, key_sums, 1.0);
-  store_row(address(4), own, value_sums, 1.0);
+  store_row(address(1), own, key_sums, 1.0);
+  store_row(address(2), own, value_sums, 1.0);
 }

@@ -12,6 +12,20 @@ layout(constant_id = 2) const bool kCached = false;  // keys are a cache's rows,
 
 const uint kAtOnce = 4;
 
+/// Channels of a query by fours. Of heads of one slice; others' are in the panel.
+void load_query(uint64_t from, uint row, bool there, out vec4 channels[kFours]) {
+  [[unroll]] for (uint four = 0; four < kFours; ++four) {
+    vec4 value = vec4(0.0);
+    if (kWidth % 4 == 0) {
+      if (there) value = load_four(from, kType, row * kWidth + 4 * four);
+    } else {
+      [[unroll]] for (uint j = 0; j < 4; ++j) {
+        if (there && 4 * four + j < kWidth) value[j] = load(from, kType, row * kWidth + 4 * four + j);
+      }
+    }
+    channels[four] = value;
+  }
+}
 void main() {
   const uint heads = push.sizes[1];
   const uint key_heads = push.sizes[2];
@@ -25,7 +39,7 @@ void main() {
   const int last_token = min(first_token + 8, real) - 1;
   const uint row = uint(token) * heads + head;
   vec4 query[kFours];
-  if (kSlices == 1) load_row(address(0), row, token < real, query);
+  if (kSlices == 1) load_query(address(0), row, token < real, query);
   int seen_to = token;
   int seen_from = 0;
   int from = 0;

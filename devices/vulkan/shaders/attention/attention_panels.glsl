@@ -1,8 +1,8 @@
 // What the attention kernels share on processors that pose as cards. A subgroup of eight takes eight queries (or keys),
 // an invocation one, and goes over the keys (or queries) that any of them needs; those come from the panel, the same
 // for all eight. What an invocation holds stays with it: no shared memory, no barriers. Of wide heads a workgroup makes
-// all products anew and has the results of a slice; what other heads' invocations hold of their own rows comes from the
-// panel there.
+// all products anew and has the results of a slice. Gradients, and attention of wide heads, have their own rows from
+// the panel too.
 #include "common.glsl"
 #include "sequences.glsl"
 
@@ -20,22 +20,14 @@ const float kLowest = -1.0e30;
 
 uint own_slice() { return workgroup().z; }
 
-/// Channels of a row of a tensor [rows, kWidth], by fours. Of heads of one slice; others' rows are in the panel.
-void load_row(uint64_t from, uint row, bool there, out vec4 channels[kFours]) {
-  [[unroll]] for (uint four = 0; four < kFours; ++four) {
-    vec4 value = vec4(0.0);
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      if (there && 4 * four + j < kWidth) value[j] = load(from, kType, row * kWidth + 4 * four + j);
-    }
-    channels[four] = value;
-  }
-}
 /// The own slice of a row.
 void store_row(uint64_t to, uint row, vec4 channels[kFours], float factor) {
+  const uint step = 2 - kWidth % 2;
   [[unroll]] for (uint four = 0; four < kFours; ++four) {
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
+    [[unroll]] for (uint j = 0; j < 4; j += step) {
       const uint channel = 4 * (own_slice() * kFours + four) + j;
-      if (channel < kWidth) store(to, kType, row * kWidth + channel, channels[four][j] * factor);
+      const vec2 values = vec2(channels[four][j], channels[four][j + step - 1]) * factor;
+      if (channel < kWidth) store_some(to, kType, step, row * kWidth + channel, values);
     }
   }
 }
@@ -55,6 +47,12 @@ float product(vec4 a[kFours], vec4 b[kFours]) {
     [[unroll]] for (uint j = 0; j < 4; ++j) sum += a[four][j] * b[four][j];
   }
   return sum;
+}
+
+/// The two rows of this invocation that the gradients are of.
+void fetch_own(uint own, out vec4 first[kFours], out vec4 second[kFours]) {
+  fetch_row(push.sizes[7], own, 0, first);
+  fetch_row(push.sizes[8], own, 0, second);
 }
 
 /// What the gradients go along: products of two own rows, which heads of one slice hold, with two rows of the panel,

@@ -1,8 +1,8 @@
 // dq of eight queries of one head, see attention_query_gradient.comp: from keys, values and what panel_stats.comp
 // found, which lie in the panel.
 //
-// slots: q, do, bounds, dq. sizes: tokens, heads, key heads, window, places of k, of v and of the stats; where heads
-// are wide, of q and of do. factors: scale, cap. Workgroups: eights of queries, heads, slices.
+// slots: bounds, dq. sizes: tokens, heads, key heads, window, places of k, of v, of the stats, of q and of do. factors:
+// scale, cap. Workgroups: eights of queries, heads, slices.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "attention_panels.glsl"
@@ -13,7 +13,7 @@ void main() {
   const uint head = workgroup().y;
   const uint key_head = head / (heads / key_heads);
   const int window = int(push.sizes[3]);
-  Ints bounds = Ints(address(2));
+  Ints bounds = Ints(address(0));
   const int real = real_tokens(bounds);
   const int first_token = int(workgroup().x * 8);
   const int token = first_token + int(gl_SubgroupInvocationID);
@@ -21,13 +21,10 @@ void main() {
   const uint row = uint(token) * heads + head;
   vec4 query[kFours];
   vec4 d_o[kFours];
-  if (kSlices == 1) {
-    load_row(address(0), row, token < real, query);
-    load_row(address(1), row, token < real, d_o);
-  }
   const int seen_from = first_seen(bounds, token, window);
   const int from = last_token >= first_token ? first_seen(bounds, first_token, window) : 0;
   const uint own = min(row, push.sizes[0] * heads - 1);
+  if (kSlices == 1) fetch_own(own, query, d_o);
   const vec4 stats = texelFetch(panel, int(push.sizes[6] + own));
   vec4 sums[kFours];
   [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] = vec4(0.0);
@@ -41,5 +38,5 @@ void main() {
     if (kCapped) slope *= of_score.y;
     [[unroll]] for (uint four = 0; four < kFours; ++four) sums[four] += slope * key_row[four];
   }
-  if (token < int(push.sizes[0])) store_row(address(3), row, sums, 1.0);
+  if (token < int(push.sizes[0])) store_row(address(1), row, sums, 1.0);
 }

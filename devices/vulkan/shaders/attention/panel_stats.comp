@@ -9,6 +9,7 @@
 
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
+layout(constant_id = 1) const bool kByFours = false;  // of a head's channels
 
 void main() {
   const uint row = group_place() * 64 + invocation();
@@ -17,8 +18,14 @@ void main() {
   const uint64_t o = address(0);
   const uint64_t d_o = address(1);
   float sum = 0.0;
-  for (uint d = 0; d < width; ++d) {
-    sum += load(o, kType, row * width + d) * load(d_o, kType, row * width + d);
+  if (kByFours) {
+    for (uint d = 0; d < width; d += 4) {
+      const vec4 a = load_four(o, kType, row * width + d);
+      const vec4 b = load_four(d_o, kType, row * width + d);
+      [[unroll]] for (uint j = 0; j < 4; ++j) sum += a[j] * b[j];
+    }
+  } else {
+    for (uint d = 0; d < width; ++d) sum += load(o, kType, row * width + d) * load(d_o, kType, row * width + d);
   }
   const int token = int(row / push.sizes[2]);
   Ints bounds = Ints(address(3));

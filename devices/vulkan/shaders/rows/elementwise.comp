@@ -1,13 +1,11 @@
-// Ops on elements alone: addition, gated activation and its gradient, dropout, noise, zeros, copies, the soft cap.
+// Ops on elements alone: addition, gated activation and its gradient, dropout, zeros, copies, the soft cap.
 //
 // slots: reads, then writes. sizes: elements, columns, site, rest. factors: probability, what is kept is times that;
-// what is dropped is 0, or itself with `rest`. Of the clamped activation: alpha, limit. Of the soft cap: it. Of noise:
-// its amount.
+// what is dropped is 0, or itself with `rest`. Of the clamped activation: alpha, limit. Of the soft cap: it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "random.glsl"
-#include "sequences.glsl"
 #include "soft_cap.glsl"
 
 layout(local_size_x = 256) in;
@@ -18,7 +16,7 @@ layout(constant_id = 3) const uint kEach = 1;       // steps of an invocation, f
 layout(constant_id = 4) const uint kStep = 1;       // 2: the number of elements is even
 layout(constant_id = 5) const bool kAlone = false;  // an activation without up: its slots hold the gate and dgate
 
-const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5, kSoftCap = 6, kNoise = 7;
+const uint kAdd = 0, kGated = 1, kGatedBackward = 2, kDropout = 3, kZero = 4, kCopy = 5, kSoftCap = 6;
 const uint kSilu = 0, kGelu = 1, kGeluTanh = 2, kClampedSwiglu = 3, kSigmoid = 4, kRelu = 5, kIdentity = 6;
 
 /// Value and slope.
@@ -61,25 +59,11 @@ vec3 gated(float gate, float up) {
   return vec3(activated * (u + 1.0), gate > limit ? 0.0 : (u + 1.0) * slope, abs(up) > limit ? 0.0 : activated);
 }
 
-/// rondo/devices/random.h's uniform_float(), times 2^24.
-float draw(uint i) {
-  const uint64_t key = Words(address(1)).v[i / push.sizes[1]];
-  const uint64_t place = (uint64_t(run_layer()) << 32) | uint64_t(push.sizes[2]);
-  const uint64_t drawn = mix64(combine_keys(combine_keys(key, place), uint64_t(i % push.sizes[1])));
-  return float(uint(drawn >> 40));
-}
-
 /// rondo/devices/random.h's dropout_keeps().
-bool keeps(uint i) { return draw(i) * 5.9604644775390625e-8 >= push.factors[0]; }
-
-/// What noise is times for element i.
-float noise_scale(uint i) {
-  Ints bounds = Ints(address(2));
-  const int token = int(i / push.sizes[1]);
-  if (token >= real_tokens(bounds)) return 0.0;
-  const int sequence = sequence_of(bounds, token);
-  const int length = bounds.v[2 + sequence] - bounds.v[1 + sequence];
-  return push.factors[0] * inverse_root(uint64_t(length) * uint64_t(push.sizes[1]));
+bool keeps(uint i) {
+  const uint64_t key = Words(address(1)).v[i / push.sizes[1]];
+  const uint drawn = drawn_at(place_of(key, run_layer(), push.sizes[2]), i % push.sizes[1]);
+  return float(drawn) * 5.9604644775390625e-8 >= push.factors[0];
 }
 
 /// Elements i and i + 1, or i alone.
@@ -106,19 +90,6 @@ void compute(uint64_t tensors[5], uint i) {
     store_some(tensors[2], kType, kStep, i, kept);
     return;
   }
-  if (kMode == kNoise) {
-    float scale = noise_scale(i);
-    vec2 noisy = a;
-    [[unroll]] for (uint e = 0; e < 2; ++e) {
-      if (e >= kStep) break;
-      if (e > 0 && (i + e) % push.sizes[1] == 0) scale = noise_scale(i + e);
-      precise float noise = scale * (draw(i + e) * 1.1920928955078125e-7 - 1.0);
-      precise float sum = a[e] + noise;
-      noisy[e] = sum;
-    }
-    store_some(tensors[3], kType, kStep, i, noisy);
-    return;
-  }
   const vec2 b = load_some(tensors[1], kType, kStep, i);
   if (kMode == kAdd) {
     store_some(tensors[2], kType, kStep, i, a + b);
@@ -143,11 +114,7 @@ void compute(uint64_t tensors[5], uint i) {
 }
 
 void main() {
-  const uint used = kMode == kZero                        ? 1
-                    : kMode == kCopy || kMode == kSoftCap ? 2
-                    : kMode == kGatedBackward             ? 5
-                    : kMode == kNoise                     ? 4
-                                                          : 3;
+  const uint used = kMode == kZero ? 1 : kMode == kCopy || kMode == kSoftCap ? 2 : kMode == kGatedBackward ? 5 : 3;
   uint64_t tensors[5];
   [[unroll]] for (uint t = 0; t < 5; ++t) tensors[t] = t < used ? address(t) : 0ul;
   const uint first = group_place() * 256 * kEach + invocation();
