@@ -1,10 +1,12 @@
 // What an optimizer does has on cards the bits that it has on the processor, of whatever numbers.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <string_view>
 
 #include "rondo/devices/cpu/cpu_device.h"
 #include "rondo/devices/thread_pool.h"
@@ -16,7 +18,9 @@ namespace rondo::devices::testing {
 namespace {
 
 /// kRare: ordinary ones, and so far apart that no two are computed together, all that an element has below 2^-64.
-enum class Numbers : std::uint8_t { kOrdinary, kAnyBits, kAlike, kSettled, kRare };
+/// kOneRare: one of what it has, beside gradients of zero in half of the cases.
+enum class Numbers : std::uint8_t { kOrdinary, kAnyBits, kAlike, kSettled, kRare, kOneRare };
+constexpr std::int64_t kApart = 509;  // rare elements
 
 class Update : public ::testing::TestWithParam<DType> {
  protected:
@@ -52,8 +56,16 @@ std::uint32_t some_bits(std::mt19937& random, Numbers numbers) {
   return some % 67 == 0 ? some & 0x80000000U : some;
 }
 
+/// Which of what an element has is rare, of kOneRare's `i`th.
+bool is_rare(std::string_view name, std::int64_t i) {
+  constexpr std::array kNames = {"gradient", "master", "first moment", "second moment"};
+  return name == kNames[static_cast<std::size_t>(i % 4)];
+}
+bool has_no_gradient(std::int64_t i) { return i % 8 > 4; }
+
 void fill(const OpCase& op_case, Numbers numbers, CaseMemory& memory) {
   std::mt19937 random(7);
+  const bool rare = numbers == Numbers::kRare || numbers == Numbers::kOneRare;
   for (TensorId id = 0; id < op_case.list.tensors.size(); ++id) {
     const TensorDesc& tensor = op_case.list.tensors[id];
     if (tensor.dtype != DType::kFloat32) continue;
@@ -61,11 +73,15 @@ void fill(const OpCase& op_case, Numbers numbers, CaseMemory& memory) {
     auto* bits = reinterpret_cast<std::uint32_t*>(memory.data(id));
     const bool signs = name == "gradient" || name == "master" || name == "first moment";
     // The first parameter's factors, and the second's scale of gradients, stay as they are.
-    if (name == "factors" && numbers == Numbers::kRare) continue;
+    if (name == "factors" && rare) continue;
     for (std::int64_t i = name == "factors" ? kUpdateFactors + 1 : 0; i < tensor.elements(); ++i) {
-      if (numbers == Numbers::kRare && i % 509 != 0) continue;
+      if (rare && i % kApart != 0) continue;
+      if (numbers == Numbers::kOneRare && !is_rare(name, i / kApart)) {
+        if (name == "gradient" && has_no_gradient(i / kApart)) bits[i] = 0;
+        continue;
+      }
       bits[i] = some_bits(random, numbers) & (signs ? 0xFFFFFFFFU : 0x7FFFFFFFU);
-      if (numbers == Numbers::kRare) bits[i] &= 0x9FFFFFFFU;
+      if (rare) bits[i] &= 0x9FFFFFFFU;
     }
   }
 }
@@ -145,14 +161,15 @@ void Update::expect_same_bits(const OpCase& op_case, Numbers numbers) const {
 
 TEST_P(Update, OfNumbers_HasTheBitsOfTheProcessors) {
   for (const Numbers numbers :
-       {Numbers::kOrdinary, Numbers::kAnyBits, Numbers::kAlike, Numbers::kSettled, Numbers::kRare}) {
+       {Numbers::kOrdinary, Numbers::kAnyBits, Numbers::kAlike, Numbers::kSettled, Numbers::kRare, Numbers::kOneRare}) {
     SCOPED_TRACE(static_cast<int>(numbers));
     expect_same_bits(update_case(GetParam(), GetParam() == DType::kFloat32 ? Scale::kModel : Scale::kOdd), numbers);
   }
 }
 
 TEST_P(Update, OfCodes_HasTheBitsOfTheProcessors) {
-  for (const Numbers numbers : {Numbers::kOrdinary, Numbers::kAnyBits, Numbers::kAlike, Numbers::kRare}) {
+  for (const Numbers numbers :
+       {Numbers::kOrdinary, Numbers::kAnyBits, Numbers::kAlike, Numbers::kRare, Numbers::kOneRare}) {
     SCOPED_TRACE(static_cast<int>(numbers));
     expect_same_bits(coded_update_case(GetParam(), Scale::kOdd), numbers);
   }
