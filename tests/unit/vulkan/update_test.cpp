@@ -1,10 +1,12 @@
 // What an optimizer does has on cards the bits that it has on the processor, of whatever numbers.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string_view>
 
@@ -18,7 +20,7 @@ namespace rondo::devices::testing {
 namespace {
 
 /// kRare: ordinary ones, and so far apart that no two are computed together, all that an element has below 2^-64.
-/// kOneRare: one of what it has, beside gradients of zero in half of the cases.
+/// kOneRare: one of what it has, below 2^-64 or above 2^64, beside gradients of zero in some cases.
 enum class Numbers : std::uint8_t { kOrdinary, kAnyBits, kAlike, kSettled, kRare, kOneRare };
 constexpr std::int64_t kApart = 509;  // rare elements
 
@@ -38,6 +40,7 @@ class Update : public ::testing::TestWithParam<DType> {
   }
 
   void expect_same_bits(const OpCase& op_case, Numbers numbers) const;
+  void expect_same_bits(const OpCase& op_case, const std::function<void(CaseMemory&)>& prepare) const;
 
   ThreadPool threads_{2};
   std::vector<std::unique_ptr<Device>> cards_;  // the second as if it had no fp64, careless, and in parts
@@ -56,12 +59,14 @@ std::uint32_t some_bits(std::mt19937& random, Numbers numbers) {
   return some % 67 == 0 ? some & 0x80000000U : some;
 }
 
-/// Which of what an element has is rare, of kOneRare's `i`th.
+/// Of kOneRare's `i`th element: which of what it has is rare, and which is zero.
 bool is_rare(std::string_view name, std::int64_t i) {
   constexpr std::array kNames = {"gradient", "master", "first moment", "second moment"};
   return name == kNames[static_cast<std::size_t>(i % 4)];
 }
-bool has_no_gradient(std::int64_t i) { return i % 8 > 4; }
+bool is_zero(std::string_view name, std::int64_t i) {
+  return (name == "gradient" && i % 8 > 4) || (name == "first moment" && i % 8 == 5);
+}
 
 void fill(const OpCase& op_case, Numbers numbers, CaseMemory& memory) {
   std::mt19937 random(7);
@@ -76,13 +81,23 @@ void fill(const OpCase& op_case, Numbers numbers, CaseMemory& memory) {
     if (name == "factors" && rare) continue;
     for (std::int64_t i = name == "factors" ? kUpdateFactors + 1 : 0; i < tensor.elements(); ++i) {
       if (rare && i % kApart != 0) continue;
-      if (numbers == Numbers::kOneRare && !is_rare(name, i / kApart)) {
-        if (name == "gradient" && has_no_gradient(i / kApart)) bits[i] = 0;
+      const std::int64_t place = i / kApart;
+      if (numbers == Numbers::kOneRare && !is_rare(name, place)) {
+        if (is_zero(name, place)) bits[i] = 0;
         continue;
       }
       bits[i] = some_bits(random, numbers) & (signs ? 0xFFFFFFFFU : 0x7FFFFFFFU);
       if (rare) bits[i] &= 0x9FFFFFFFU;
+      if (numbers == Numbers::kOneRare && place % 16 >= 8) bits[i] |= 0x60000000U;
     }
+  }
+}
+
+/// One of the third parameter's factors.
+void set_factor(const OpCase& op_case, std::int64_t factor, float value, CaseMemory& memory) {
+  for (TensorId id = 0; id < op_case.list.tensors.size(); ++id) {
+    if (op_case.list.tensors[id].name != "factors") continue;
+    reinterpret_cast<float*>(memory.data(id))[2 * kUpdateFactors + factor] = value;
   }
 }
 
@@ -135,17 +150,23 @@ std::int64_t differences(const TensorDesc& tensor, const std::byte* got, const s
 }
 
 void Update::expect_same_bits(const OpCase& op_case, Numbers numbers) const {
+  expect_same_bits(op_case, [&](CaseMemory& memory) {
+    if (numbers == Numbers::kSettled) {
+      settle(op_case, memory);
+    } else if (numbers != Numbers::kOrdinary) {
+      fill(op_case, numbers, memory);
+    }
+  });
+}
+
+void Update::expect_same_bits(const OpCase& op_case, const std::function<void(CaseMemory&)>& prepare) const {
   auto given = CaseMemory::make(op_case, 3);
   auto want = CaseMemory::make(op_case, 3);
   auto got = CaseMemory::make(op_case, 3);
   ASSERT_EQ(given.status(), absl::OkStatus());
   ASSERT_EQ(want.status(), absl::OkStatus());
   ASSERT_EQ(got.status(), absl::OkStatus());
-  if (numbers == Numbers::kSettled) {
-    settle(op_case, *given);
-  } else if (numbers != Numbers::kOrdinary) {
-    fill(op_case, numbers, *given);
-  }
+  prepare(*given);
   want->copy_from(*given);
   ASSERT_EQ(run_on_card(*processor_, op_case.list, *want), absl::OkStatus());
   for (const auto& card : cards_) {
@@ -164,6 +185,19 @@ TEST_P(Update, OfNumbers_HasTheBitsOfTheProcessors) {
        {Numbers::kOrdinary, Numbers::kAnyBits, Numbers::kAlike, Numbers::kSettled, Numbers::kRare, Numbers::kOneRare}) {
     SCOPED_TRACE(static_cast<int>(numbers));
     expect_same_bits(update_case(GetParam(), GetParam() == DType::kFloat32 ? Scale::kModel : Scale::kOdd), numbers);
+  }
+}
+
+TEST_P(Update, OfRareFactors_HasTheBitsOfTheProcessors) {
+  const OpCase op_case = update_case(GetParam(), Scale::kOdd);
+  for (std::int64_t factor = 0; factor < kUpdateFactors; ++factor) {
+    for (const float value : {0.0F, 0x1p-130F, 0x1p-110F, 0x1p-70F, 0x1p70F, 0x1p110F}) {
+      SCOPED_TRACE(fmt::format("factor {}: {}", factor, value));
+      expect_same_bits(op_case, [&](CaseMemory& memory) {
+        fill(op_case, Numbers::kOneRare, memory);
+        set_factor(op_case, factor, value, memory);
+      });
+    }
   }
 }
 

@@ -67,8 +67,12 @@ uint sum_in_whole_numbers(uint a, uint b) {
 /// a b.
 uint product_of(uint a, uint b) {
   const uint bits = floatBitsToUint(card_product(uintBitsToFloat(a), uintBitsToFloat(b)));
-  const bool small = magnitude_of(bits) < 0x01000000u && magnitude_of(a) != 0 && magnitude_of(b) != 0;
-  return small ? product_in_whole_numbers(a, b) : bits;
+  if (magnitude_of(a) == 0 || magnitude_of(b) == 0) return bits;
+  // What the card lost may have met infinity.
+  if (!is_finite(a) || !is_finite(b)) {
+    return max(magnitude_of(a), magnitude_of(b)) > kInfinity ? kNoNumber : ((a ^ b) & 0x80000000u) | kInfinity;
+  }
+  return magnitude_of(bits) < 0x01000000u ? product_in_whole_numbers(a, b) : bits;
 }
 
 /// a + b.
