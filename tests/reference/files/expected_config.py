@@ -21,6 +21,8 @@ LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 TURN_IN_PART = ("stablelm", "gpt_neox", "phi3", "glm", "glm4", "glm4_moe", "solar_open", "minimax_m2", *LINEAR_IN_PART)
 ALWAYS_NORMALISED = ("mixtral", "minimax_m2", "granitemoe", "granitemoeshared", "granitemoehybrid", "hunyuan_v1_moe", "afmoe")
 EXPERTS_EVERYWHERE = ("qwen3_5_moe_text", "solar_open")  # no MLP is so wide as intermediate_size
+# Of models that read pictures too, whose text part is another family's model but for defaults.
+BUILT_AS = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3"}
 
 
 def as_list(value):
@@ -213,7 +215,7 @@ def expected(folder):
         logits_scaling = 1.0 / config.logit_scale
     eps = next((getattr(config, key) for key in ("rms_norm_eps", "norm_eps", "layer_norm_eps", "norm_epsilon") if hasattr(config, key)), 1e-5)
     return {
-        "model_type": config.model_type, "hidden_size": config.hidden_size,
+        "model_type": BUILT_AS.get(config.model_type, config.model_type), "hidden_size": config.hidden_size,
         "intermediate_size": intermediate_of(config, layers), "num_layers": config.num_hidden_layers,
         "num_heads": config.num_attention_heads, "num_kv_heads": kv_heads,
         "head_dim": head_dim, "global_heads": global_heads, "vocab_size": config.vocab_size,
@@ -226,8 +228,8 @@ def expected(folder):
         "attention_cap": float(getattr(config, "attn_logit_softcapping", None) or 0.0),
         "logits_cap": float(getattr(config, "final_logit_softcapping", None) or 0.0),
         "tie_word_embeddings": outer.tie_word_embeddings, "initializer_range": config.initializer_range,
-        "dtype": DTYPES[dtype], "sliding_window": windows_of(config, layers), "bos": config.bos_token_id,
-        "eos": as_list(getattr(outer, "eos_token_id", None) or config.eos_token_id), "pad": config.pad_token_id,
+        "dtype": DTYPES[dtype], "sliding_window": windows_of(config, layers), "bos": getattr(config, "bos_token_id", None),
+        "eos": as_list(getattr(outer, "eos_token_id", None) or getattr(config, "eos_token_id", None)), "pad": config.pad_token_id,
         "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
         "short_convolution": convolution_of(config),
         **({"state_space": space_of(config, layers)} if space_of(config, layers) else {}),

@@ -13,6 +13,7 @@ import torch
 import transformers
 from expected_config import expected
 from more_configs import more_cases
+from picture_configs import picture_cases
 from transformers import Gemma4Config, Gemma4TextConfig
 from transformers import Gemma2Config, Gemma3Config, Gemma3TextConfig, GemmaConfig, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config
 from transformers import DeepseekV2Config, DeepseekV3Config, Ernie4_5_MoeConfig, Glm4MoeConfig, Glm4MoeLiteConfig, Lfm2MoeConfig
@@ -505,7 +506,7 @@ CASES = {
 
 def main():
     cases = []
-    for name, config in {**CASES, **more_cases(saved, written)}.items():
+    for name, config in {**CASES, **more_cases(saved, written), **picture_cases()}.items():
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "config.json").write_text(json.dumps(config))
             cases.append({"name": name, "config": config, "expected": expected(folder)})

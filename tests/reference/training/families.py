@@ -31,11 +31,13 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCau
 
 import layer_norm_families
 import more_families
+import picture_families
 from layer_norm_families import UNGATED_LAYERS, layer_norm_cases
 from more_families import more_cases
+from picture_families import picture_cases
 
 # Their arithmetic is that of others: compared (compare.py), but without goldens.
-BUILT_AS_OTHERS = more_families.BUILT_AS_OTHERS + layer_norm_families.BUILT_AS_OTHERS
+BUILT_AS_OTHERS = more_families.BUILT_AS_OTHERS + layer_norm_families.BUILT_AS_OTHERS + picture_families.BUILT_AS_OTHERS
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
@@ -393,6 +395,7 @@ CASES = {
 
 CASES.update(more_cases(_case))
 CASES.update(layer_norm_cases(_case))
+CASES.update(picture_cases(_case))
 
 
 def settle_files(folder):
@@ -401,6 +404,8 @@ def settle_files(folder):
     config = json.loads(path.read_text())
     if config["model_type"] == "mistral3" and config.pop("tie_word_embeddings", None) is False:
         path.write_text(json.dumps(config, indent=2) + "\n")
+    if config["model_type"] == "qwen2_5_vl":
+        picture_families.flatten(path)
     if config["model_type"] == "qwen3_5_moe":
         stack_experts(folder / "model.safetensors")
 
@@ -417,6 +422,11 @@ def stack_experts(path):
         tensors[f"{layer}.experts.gate_up_proj"] = torch.cat([all_of("gate_proj"), all_of("up_proj")], dim=1)
         tensors[f"{layer}.experts.down_proj"] = all_of("down_proj")
     save_file(tensors, path, metadata=dict(format="pt"))
+
+
+def excluded_of(model):
+    """What reads pictures, of a model in which that has layers of the text's names."""
+    return PICTURES[:3] if "_vl" in model.config.model_type else PICTURES[:2]
 
 
 def text_config(model):
@@ -523,7 +533,7 @@ def make_adapter(model, seed, rank=4, alpha=8, targets=None, parameters=None):
     from peft import LoraConfig, get_peft_model
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
                         target_modules=targets or targets_of(model), target_parameters=parameters,
-                        exclude_modules=None if text_config(model) is model.config else f".*({'|'.join(PICTURES[:2])}).*")
+                        exclude_modules=None if text_config(model) is model.config else f".*({'|'.join(excluded_of(model))}).*")
     wrapped = get_peft_model(model, config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

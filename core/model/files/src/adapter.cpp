@@ -62,11 +62,16 @@ void refuse_other_kinds(Fields& fields) {
   }
 }
 
+/// What format_adapter_config() writes, and wrote before there were models whose pictures' part has that name.
+bool is_of_pictures(const Json& value) {
+  return value == kPicturesExcluded || value == ".*(vision_tower|multi_modal_projector).*";
+}
+
 /// Empty or what format_adapter_config() writes. `paths_known`: others have told what is left.
 std::string parse_excluded(Fields& fields, bool paths_known) {
   const Json& value = fields.at("exclude_modules");
   if (is_off(value)) return "";
-  if (value != kPicturesExcluded) {
+  if (!is_of_pictures(value)) {
     if (paths_known) return "";
     fields.expected("exclude_modules", fmt::format("null or \"{}\"", kPicturesExcluded));
   }
@@ -152,7 +157,7 @@ bool names_alone(const Fields& fields) {
                         return one.is_string() && is_module(one.get<std::string>());
                       }));
   const Json& excluded = fields.at("exclude_modules");
-  return names && (is_off(excluded) || excluded == kPicturesExcluded);
+  return names && (is_off(excluded) || is_of_pictures(excluded));
 }
 
 /// The names in the model's order, which makes equal adapters equal: PEFT keeps a set and writes it in any order.

@@ -16,6 +16,7 @@
 #include "layer_types.h"
 #include "rondo/base/status.h"
 #include "rondo/model/config_documents.h"
+#include "text_part.h"
 
 namespace rondo::model {
 namespace {
@@ -25,26 +26,6 @@ constexpr std::uint32_t kMaxHeads = 1U << 14U;
 constexpr std::uint32_t kMaxHeadDim = 1U << 14U;
 constexpr std::uint32_t kMaxHeadsTimesDim = 1U << 24U;
 constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
-
-/// The text part of a model that reads pictures too; what stands around it about tokens and numbers wins. Nothing of
-/// other models.
-std::optional<Json> text_part_of(const Json& document) {
-  const Json type = document.value("model_type", Json());
-  const bool mistral = type == "mistral3";
-  const bool qwen = type == "qwen3_5" || type == "qwen3_5_moe";
-  if (!mistral && !qwen && type != "gemma3" && type != "gemma4") return std::nullopt;
-  Json text = document.value("text_config", Json::object());
-  if (!text.is_object()) return std::nullopt;
-  if (!mistral) text["model_type"] = type.get<std::string>() + "_text";
-  // What stands inside means nothing to the class of the whole, and a Mistral's ties them by default; published files
-  // of it have two, see has_own_head().
-  text["tie_word_embeddings"] = !qwen;
-  for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
-                          "quantization_config", "transformers_weights"}) {
-    if (document.contains(key) && !document[key].is_null()) text[key] = document[key];
-  }
-  return text;
-}
 
 const FamilyTraits* parse_family(Fields& fields) {
   const std::string model_type = fields.word("model_type");
@@ -488,7 +469,8 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   RONDO_ASSIGN_OR_RETURN(const Json document, parse_json(text, origin));
   if (!document.is_object()) return invalid_input("{}: expected an object, found {}", origin, excerpt(document));
   const std::optional<Json> text_part = text_part_of(document);
-  Fields fields(text_part ? *text_part : document, origin, text_part ? "text_config." : "");
+  Fields fields(text_part ? *text_part : document, origin,
+                document.contains("text_config") && text_part ? "text_config." : "");
   const FamilyTraits* traits = parse_family(fields);
   if (traits == nullptr) return fields.status();
   ModelConfig config;

@@ -243,7 +243,7 @@ bool is_passed_over(const ModelConfig& config, const std::string& name) {
   if (traits.predicts_ahead && name.starts_with(layer_prefix(config, config.num_layers))) return true;
   if (!config.text_part) return false;
   return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.") ||
-         in_name("audio_tower") || in_name("embed_vision.") || in_name("embed_audio.");
+         name.starts_with("visual.") || in_name("audio_tower") || in_name("embed_vision.") || in_name("embed_audio.");
 }
 
 std::string name_prefix(const ModelConfig& config) {

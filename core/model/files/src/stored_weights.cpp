@@ -25,10 +25,27 @@ void find_embedding(const ModelConfig& config, TensorFiles& files) {
   files.add(std::move(embedding));
 }
 
+/// Qwen2-VL and Qwen2.5-VL were published with the names that a text model's tensors have.
+void find_text_part(const ModelConfig& config, TensorFiles& files) {
+  if (!config.text_part || files.find(name_in_text_model(embedding_path(config) + ".weight")) == nullptr) return;
+  const std::string prefix = name_in_text_model(std::string(kTextPartPrefix));
+  std::vector<TensorView> moved;
+  for (const auto& [name, tensor] : files.tensors()) {
+    if (!name.starts_with(prefix) || name.starts_with(kTextPartPrefix) || is_passed_over(config, name)) continue;
+    moved.push_back(tensor);
+  }
+  for (TensorView& tensor : moved) {
+    files.erase(tensor.name);
+    tensor.name = std::string(kTextPartPrefix) + tensor.name.substr(prefix.size());
+    files.add(std::move(tensor));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<TensorFiles> open_weights(const ModelConfig& config, const std::filesystem::path& folder) {
   RONDO_ASSIGN_OR_RETURN(TensorFiles files, TensorFiles::open_model(folder));
+  find_text_part(config, files);
   find_embedding(config, files);
   RONDO_RETURN_IF_ERROR(unstack_experts(config, files));
   RONDO_RETURN_IF_ERROR(split_tensors(joined_weights(config), files));

@@ -19,7 +19,7 @@ namespace rondo::model {
 
 /// Of a model that reads pictures too: the modules that an adapter of its text part leaves alone, some of which have
 /// the names of others. A regular expression, as PEFT has it.
-inline constexpr const char* kPicturesExcluded = ".*(vision_tower|multi_modal_projector).*";
+inline constexpr const char* kPicturesExcluded = ".*(vision_tower|multi_modal_projector|visual).*";
 
 /// How a mixture's adapter leaves its experts alone, for messages: "lora_target: " and the layers of attention.
 std::string attention_alone(const ModelConfig& model);

@@ -1,0 +1,84 @@
+// See text_part.h.
+#include "text_part.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace rondo::model {
+namespace {
+
+/// A text part that is built as the models of a family, and has defaults of its own: those of transformers 5.23.
+struct BuiltAs {
+  std::string_view whole;  // model_type
+  std::string_view text;   // likewise
+  const char* defaults;
+  bool flat;  // published files have its keys among those of the whole, and call the turn of its channels mrope
+};
+constexpr const char* kQwen2Vl = R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
+    "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768,
+    "rms_norm_eps": 1e-5, "rope_theta": 1e6, "max_window_layers": 80, "bos_token_id": 151643,
+    "eos_token_id": 151645})";
+constexpr const char* kQwen3Vl = R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128,
+    "max_position_embeddings": 128000, "rms_norm_eps": 1e-6, "rope_theta": 5e5})";
+constexpr std::array kBuiltAs = {BuiltAs{"qwen2_vl", "qwen2", kQwen2Vl, true},
+                                 BuiltAs{"qwen2_5_vl", "qwen2", kQwen2Vl, true},
+                                 BuiltAs{"qwen3_vl", "qwen3", kQwen3Vl, false}};
+
+/// Of text all three coordinates of a token are its position, whatever part of the channels each turns.
+void turn_by_positions(Json& text) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto settings = text.find(key);
+    if (settings == text.end() || !settings->is_object()) continue;
+    if (settings->value("rope_type", settings->value("type", Json())) != "mrope") continue;
+    settings->erase("type");
+    (*settings)["rope_type"] = "default";
+  }
+}
+
+Json built_as(const BuiltAs& kind, const Json& document, Json part) {
+  Json text = Json::parse(kind.defaults);
+  if (kind.flat && !document.contains("text_config")) part = document;
+  text.update(part);
+  text["model_type"] = kind.text;
+  if (kind.flat) {
+    turn_by_positions(text);
+  } else {  // no layer of it slides
+    text.erase("use_sliding_window");
+    text.erase("layer_types");
+  }
+  // Files of older versions say it inside, and then it is so whatever the whole says.
+  if (!kind.flat || part.value("tie_word_embeddings", Json()) != true) text["tie_word_embeddings"] = false;
+  return text;
+}
+
+}  // namespace
+
+std::optional<Json> text_part_of(const Json& document) {
+  const Json type = document.value("model_type", Json());
+  const bool mistral = type == "mistral3";
+  const bool qwen = type == "qwen3_5" || type == "qwen3_5_moe";
+  const auto* kind = std::ranges::find_if(kBuiltAs, [&](const BuiltAs& one) { return type == one.whole; });
+  const bool built = kind != kBuiltAs.end();
+  if (!mistral && !qwen && !built && type != "gemma3" && type != "gemma4") return std::nullopt;
+  Json text = document.value("text_config", Json::object());
+  if (!text.is_object()) return std::nullopt;
+  if (built) {
+    text = built_as(*kind, document, std::move(text));
+  } else {
+    if (!mistral) text["model_type"] = type.get<std::string>() + "_text";
+    // What stands inside means nothing to the class of the whole, and a Mistral's ties them by default; published files
+    // of it have two, see has_own_head().
+    text["tie_word_embeddings"] = !qwen;
+  }
+  for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
+                          "quantization_config", "transformers_weights"}) {
+    const bool tied_inside = std::string_view(key) == "tie_word_embeddings" && built && text[key] == true;
+    if (document.contains(key) && !document[key].is_null() && !tied_inside) text[key] = document[key];
+  }
+  return text;
+}
+
+}  // namespace rondo::model
