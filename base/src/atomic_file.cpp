@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -76,6 +77,29 @@ absl::Status AtomicFile::write(std::span<const std::byte> bytes) {
 absl::Status AtomicFile::commit() {
   if (::fsync(fd_) != 0) return failure("synced", errno);
   if (::rename(aside_.c_str(), path_.c_str()) != 0) return failure("renamed into place", errno);
+  return settle();
+}
+
+absl::Status AtomicFile::commit_new() {
+  if (::fsync(fd_) != 0) return failure("synced", errno);
+  if (::renameat2(AT_FDCWD, aside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return settle();
+  int reason = errno;
+  // The file system or the kernel does not know how; a second name for a file replaces nothing either.
+  if (reason == EINVAL || reason == ENOSYS || reason == EOPNOTSUPP) {
+    reason = ::link(aside_.c_str(), path_.c_str()) == 0 ? 0 : errno;
+    if (reason == 0) {
+      ::unlink(aside_.c_str());
+      return settle();
+    }
+  }
+  if (reason == EEXIST) {
+    return invalid_input("{}: something else was written there meanwhile; name another file", path_.string());
+  }
+  return failure("renamed into place", reason);
+}
+
+/// What is left to do once it has its name.
+absl::Status AtomicFile::settle() {
   // Network file systems report a failed write as late as here.
   if (::close(std::exchange(fd_, -1)) != 0) return failure("closed", errno);
   const std::filesystem::path folder = path_.parent_path();

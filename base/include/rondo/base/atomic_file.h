@@ -24,8 +24,12 @@ class AtomicFile {
   absl::Status write(std::span<const std::byte> bytes);
   /// Syncs, renames into place, syncs the folder.
   absl::Status commit();
+  /// The same where nothing may be replaced. Errors: also InvalidArgument when something has come to stand at the path
+  /// since create(), which is left alone.
+  absl::Status commit_new();
 
  private:
+  absl::Status settle();
   explicit AtomicFile(const std::filesystem::path& path);
   absl::Status failure(const char* what, int reason) const;
 

@@ -123,7 +123,7 @@ absl::Status write_container(const std::filesystem::path& file, const Keys& keys
     RONDO_RETURN_IF_ERROR(fill(i, std::span(buffer).first(bytes)));
     RONDO_RETURN_IF_ERROR(out.write(buffer));
   }
-  return out.commit();
+  return out.commit_new();
 }
 
 }  // namespace rondo::gguf

@@ -71,7 +71,7 @@ struct Tensor {
 };
 
 /// Writes the file aside and renames it when it is whole. `fill(index, out)` puts the bytes of tensors[index]. Errors:
-/// Internal naming the path; those of `fill`. The file that stood there, if any, is then untouched.
+/// Internal naming the path; InvalidArgument when a file stands there by then, which is left alone; those of `fill`.
 absl::Status write_container(const std::filesystem::path& file, const Keys& keys, const std::vector<Tensor>& tensors,
                              const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill);
 
