@@ -140,8 +140,10 @@ TEST(Train, ShortRun_LeavesTheFilesOfARun) {
 
 TEST(Train, CommandToTry_IsOneThatAShellTakes) {
   const Workspace workspace;
-  const std::string out = "it's out";
-  const Outcome outcome = workspace.run(train({"--max_steps=1", "--output_dir=" + out}));
+  const std::string out = "--it's out";
+  std::filesystem::rename(workspace.path("model"), workspace.path("--x"));
+  const Outcome outcome = workspace.run({"train", "--model=--x", "--dataset=chats.jsonl", "--devices=cpu",
+                                         "--max_steps=1", "--save_steps=0", "--output_dir=" + out});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const std::string says = "try it: rondo ";
   const std::size_t begin = outcome.err.find(says);

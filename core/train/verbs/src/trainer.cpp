@@ -253,9 +253,10 @@ absl::StatusOr<RunOutcome> Trainer::finish(bool interrupted) {
   RONDO_ASSIGN_OR_RETURN(const bool best_loaded, load_best());
   if (const absl::Status kept = keep_result(); !kept.ok()) return best_loaded ? kept : stop_with(kept);
   const bool lora = config_.finetuning_type == "lora";
-  outcome.try_command = fmt::format("rondo generate --model_name_or_path {}{} --prompt \"...\"",
+  // With `=`, since a name may begin as a flag does.
+  outcome.try_command = fmt::format("rondo generate --model_name_or_path={}{} --prompt \"...\"",
                                     config::shell_word(lora ? model_.folder.string() : config_.output_dir),
-                                    lora ? " --adapter_name_or_path " + config::shell_word(config_.output_dir) : "");
+                                    lora ? " --adapter_name_or_path=" + config::shell_word(config_.output_dir) : "");
   return outcome;
 }
 
