@@ -46,6 +46,9 @@ TEST_P(BadModel, Refused_WithFileAndKeyOrTensor) { expect_refusal(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Folder, BadModel,
                          testing::Values(command("Missing", train({"--model=nowhere/model"}), {"nowhere/model"}),
+                                         command("MissingAbove", train({"--model=../nowhere"}),
+                                                 {"no directory ../nowhere, and it is no id of the Hub's"}),
+                                         command("MissingBelow", train({"--model=a/b/c"}), {"no id of the Hub's"}),
                                          command("File", train({"--model=chats.jsonl"}), {"chats.jsonl"}),
                                          removed("NoConfig", "model/config.json", {"config.json"}),
                                          removed("NoWeights", "model/model.safetensors", {"model.safetensors"}),

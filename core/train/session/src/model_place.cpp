@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -101,7 +102,25 @@ absl::Status check_links(const fs::path& snapshot) {
   return absl::OkStatus();
 }
 
+/// NAME or ORG/NAME, as the Hub has them; all else is a path.
+bool may_be_hub_id(const std::string& id) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  const auto is_name = [kLetters](std::string_view part) {
+    return !part.empty() && part.front() != '.' && part.find_first_not_of(kLetters) == std::string_view::npos;
+  };
+  const std::string_view all = id;
+  const std::size_t slash = all.find('/');
+  return slash == std::string_view::npos ? is_name(all)
+                                         : is_name(all.substr(0, slash)) && is_name(all.substr(slash + 1));
+}
+
 absl::StatusOr<fs::path> find_in_cache(const std::string& id, const std::string& revision) {
+  if (!may_be_hub_id(id)) {
+    return invalid_input(
+        "model_name_or_path: no directory {}, and it is no id of the Hub's; expected a model directory, a GGUF file or "
+        "an id such as Qwen/Qwen3-0.6B",
+        id);
+  }
   std::string folder = "models--" + id;
   for (std::size_t at = folder.find('/'); at != std::string::npos; at = folder.find('/')) folder.replace(at, 1, "--");
   const fs::path cached = hub_cache() / folder;
