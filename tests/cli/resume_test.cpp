@@ -236,6 +236,39 @@ TEST(Resume, FromADamagedCheckpoint_IsRefusedNamingTheOneBefore) {
   }
 }
 
+/// Checkpoints of larger steps that another run has left are not the newest, whatever their number.
+TEST(Resume, FromAnOlderCheckpoint_LeavesOnesThatCountAsNewer) {
+  const Workspace workspace;
+  ASSERT_EQ(workspace.run(train({"--max_steps=4", "--save_steps=1"})).status, 0);
+  const Words other = {"--max_steps=3", "--save_steps=1", "--save_total_limit=1", "--lr=1e-2"};
+  const auto leaves_its_last = [&](const char* how) {
+    Words words = train(other);
+    words.push_back(how);
+    const Outcome outcome = workspace.run(words);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    for (const char* step : {"1", "2", "4"})
+      EXPECT_FALSE(fs::exists(workspace.path("out/checkpoint-" + std::string(step))));
+    EXPECT_TRUE(workspace.read("out/checkpoint-3/adapter_model.safetensors") ==
+                workspace.read("out/adapter_model.safetensors"));
+    words = train({"--max_steps=3", "--lr=1e-2", "--resume_from_checkpoint"});
+    EXPECT_THAT(workspace.run(words).err, HasSubstr("out/checkpoint-3")) << how;
+  };
+  leaves_its_last("--resume_from_checkpoint=out/checkpoint-2");
+  ASSERT_EQ(workspace.run(train({"--max_steps=4", "--save_steps=1", "--overwrite_output_dir"})).status, 0);
+  leaves_its_last("--overwrite_output_dir");
+}
+
+/// As one that was killed between saving a checkpoint and removing the one before has left it.
+TEST(Resume, WithOneCheckpointTooMany_RemovesIt) {
+  const Workspace workspace;
+  ASSERT_EQ(workspace.run(train({"--max_steps=3", "--save_steps=1"})).status, 0);
+  const Words again = train({"--max_steps=3", "--save_steps=1", "--save_total_limit=1", "--resume_from_checkpoint"});
+  ASSERT_EQ(workspace.run(again).status, 0);
+  EXPECT_FALSE(fs::exists(workspace.path("out/checkpoint-1")));
+  EXPECT_FALSE(fs::exists(workspace.path("out/checkpoint-2")));
+  EXPECT_TRUE(fs::exists(workspace.path("out/checkpoint-3")));
+}
+
 TEST(Resume, WithAnotherAdapter_IsRefusedNamingTheSetting) {
   const Workspace workspace;
   const Words base = {"--max_steps=2", "--lora_target=q_proj,down_proj", "--rank_pattern=q_proj=4"};

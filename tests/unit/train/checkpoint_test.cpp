@@ -372,13 +372,49 @@ TEST_F(Checkpoint, Prune_KeepsTheNewestAndRemovesWhatWasInterrupted) {
 TEST_F(Checkpoint, Prune_TellsWhatCannotBeRemovedAndRemovesTheRest) {
   offload::ParameterStore store = filled_store(model_, 4);
   for (const std::uint64_t step : {2U, 4U, 6U}) ASSERT_TRUE(write(step, model_, store).ok());
-  const test::Unremovable stays(out_ / "checkpoint-2");
-  const absl::Status status = prune_checkpoints(out_, 1);
+  absl::Status status;
+  {
+    const test::Unremovable stays(out_ / "checkpoint-2");
+    status = prune_checkpoints(out_, 1);
+  }
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("checkpoint-2"));
   EXPECT_FALSE(fs::exists(out_ / "checkpoint-2" / "trainer_state.json")) << "what is left of it passes for a whole one";
   EXPECT_FALSE(fs::exists(out_ / "checkpoint-4"));
   EXPECT_EQ(newest_checkpoint(out_), out_ / "checkpoint-6");
+  EXPECT_TRUE(prune_checkpoints(out_, 0).ok());
+  EXPECT_EQ(entries_in(out_), 1U) << "what was removed in part is not removed later";
+}
+
+/// As a removal that was interrupted leaves it: whole still, and no checkpoint any more.
+TEST_F(Checkpoint, OneThatIsBeingRemoved_StaysAway) {
+  written();
+  offload::ParameterStore store = filled_store(model_, 4);
+  ASSERT_TRUE(write(5, model_, store).ok());
+  fs::rename(out_ / "checkpoint-5", out_ / ".checkpoint-5.gone");
+  EXPECT_TRUE(recover_checkpoints(out_).ok());
+  EXPECT_EQ(newest_checkpoint(out_), out_ / "checkpoint-3");
+  EXPECT_TRUE(prune_checkpoints(out_, 0).ok());
+  EXPECT_EQ(entries_in(out_), 1U);
+}
+
+/// A run that goes on from an older checkpoint leaves newer ones of smaller steps than those that were there.
+TEST_F(Checkpoint, OfALaterBranch_IsNewerThanLargerStepsBefore) {
+  offload::ParameterStore store = filled_store(model_, 4);
+  for (const std::uint64_t step : {4U, 6U, 8U}) ASSERT_TRUE(write(step, model_, store).ok());
+  EXPECT_EQ(branch_of_run(out_, out_ / "checkpoint-8"), 0U);
+  EXPECT_EQ(branch_of_run(out_, out_ / "checkpoint-4"), 1U);
+  EXPECT_EQ(branch_of_run(out_, {}), 1U);
+  EXPECT_EQ(branch_of_run(folder_ / "nowhere", out_ / "checkpoint-4"), 0U);
+  put(out_ / "checkpoint-4" / "branch", "2");
+  EXPECT_EQ(newest_checkpoint(out_), out_ / "checkpoint-4");
+  EXPECT_TRUE(is_newest(out_, out_ / "checkpoint-4"));
+  EXPECT_EQ(branch_of_run(out_, out_ / "checkpoint-8"), 3U);
+  EXPECT_EQ(checkpoint_before(out_, out_ / "checkpoint-4"), std::nullopt) << "no other has fewer steps";
+  EXPECT_EQ(checkpoint_before(out_, out_ / "checkpoint-8"), out_ / "checkpoint-4");
+  ASSERT_TRUE(prune_checkpoints(out_, 2).ok());
+  EXPECT_TRUE(fs::exists(out_ / "checkpoint-4") && fs::exists(out_ / "checkpoint-8"));
+  EXPECT_FALSE(fs::exists(out_ / "checkpoint-6"));
 }
 
 TEST_F(Checkpoint, StateThatCannotBeLookedAt_IsNone) {

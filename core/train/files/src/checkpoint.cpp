@@ -148,6 +148,9 @@ absl::Status fill_checkpoint(const std::filesystem::path& folder, TrainerState s
   if (store.published_versions() > 1) {
     RONDO_ASSIGN_OR_RETURN(state.contents[kStaleFile], write_stale(folder, state.course.before.updates, model, store));
   }
+  if (state.branch > 0) {
+    RONDO_RETURN_IF_ERROR(write_file_atomically(folder / kBranchFile, std::to_string(state.branch)));
+  }
   return write_trainer_state(folder, state);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -28,6 +29,7 @@ constexpr std::string_view kName = "checkpoint-";
 constexpr std::string_view kHidden = ".checkpoint-";
 constexpr std::string_view kPart = ".part";
 constexpr std::string_view kOld = ".old";
+constexpr std::string_view kGone = ".gone";
 
 /// As far as they can be listed: a run does not end for want of more.
 std::vector<fs::path> listed(const fs::path& folder) {
@@ -64,21 +66,29 @@ std::vector<std::pair<fs::path, fs::path>> out_of_place(const fs::path& output_d
   return found;
 }
 
-std::vector<std::pair<std::uint64_t, fs::path>> checkpoints_in(const fs::path& output_dir) {
-  std::vector<std::pair<std::uint64_t, fs::path>> found;
+struct Found {
+  std::uint64_t branch = 0;
+  std::uint64_t step = 0;
+  fs::path folder;
+};
+
+/// The oldest first.
+std::vector<Found> checkpoints_in(const fs::path& output_dir) {
+  std::vector<Found> found;
   for (const fs::path& path : listed(output_dir)) {
     const std::optional<std::uint64_t> step = step_of(path, kName, "");
-    if (step && has_state(path)) found.emplace_back(*step, path);
+    if (step && has_state(path)) found.push_back({branch_of(path), *step, path});
   }
-  std::ranges::sort(found);
+  std::ranges::sort(
+      found, [](const Found& a, const Found& b) { return std::pair(a.branch, a.step) < std::pair(b.branch, b.step); });
   return found;
 }
 
 /// What writes have left beside the checkpoints, but for what is the only one of its step.
 absl::Status discard_leftovers(const fs::path& output_dir) {
   absl::Status status;
-  for (const std::string_view ending : {kPart, kOld}) {
-    const auto kept = out_of_place(output_dir, ending);
+  for (const std::string_view ending : {kPart, kOld, kGone}) {
+    const auto kept = ending == kGone ? std::vector<std::pair<fs::path, fs::path>>() : out_of_place(output_dir, ending);
     for (const fs::path& path : listed(output_dir)) {
       const std::string name = path.filename().string();
       const bool is_kept = std::ranges::any_of(kept, [&path](const auto& one) { return one.first == path; });
@@ -86,6 +96,15 @@ absl::Status discard_leftovers(const fs::path& output_dir) {
     }
   }
   return status;
+}
+
+/// Under a name by which the next start knows it when this is interrupted.
+absl::Status remove_checkpoint(const fs::path& folder) {
+  const fs::path gone = folder.parent_path() / fmt::format(".{}{}", folder.filename().string(), kGone);
+  RONDO_RETURN_IF_ERROR(discard(gone));
+  std::error_code error;
+  fs::rename(folder, gone, error);
+  return discard(error ? folder : gone);
 }
 
 }  // namespace
@@ -151,14 +170,33 @@ absl::Status recover_checkpoints(const fs::path& output_dir) {
 std::optional<fs::path> newest_checkpoint(const fs::path& output_dir) {
   const auto found = checkpoints_in(output_dir);
   if (found.empty()) return std::nullopt;
-  return found.back().second;
+  return found.back().folder;
+}
+
+std::uint64_t branch_of(const fs::path& checkpoint) {
+  const absl::StatusOr<std::string> text = read_file(checkpoint / kBranchFile);
+  std::uint64_t branch = 0;
+  if (text.ok()) std::from_chars(text->data(), text->data() + text->size(), branch);
+  return branch;
+}
+
+bool is_newest(const fs::path& output_dir, const fs::path& checkpoint) {
+  const std::optional<fs::path> newest = newest_checkpoint(output_dir);
+  std::error_code error;
+  return newest && !checkpoint.empty() && fs::equivalent(*newest, checkpoint, error);
+}
+
+std::uint64_t branch_of_run(const fs::path& output_dir, const fs::path& resumed_from) {
+  const std::optional<fs::path> newest = newest_checkpoint(output_dir);
+  if (!newest) return 0;
+  return branch_of(*newest) + (is_newest(output_dir, resumed_from) ? 0 : 1);
 }
 
 std::optional<fs::path> checkpoint_before(const fs::path& output_dir, const fs::path& checkpoint) {
   const std::optional<std::uint64_t> step = step_of(checkpoint, kName, "");
   std::optional<fs::path> before;
-  for (const auto& [number, folder] : checkpoints_in(output_dir)) {
-    if (step && number < *step) before = folder;
+  for (const Found& one : checkpoints_in(output_dir)) {
+    if (step && one.step < *step) before = one.folder;
   }
   return before;
 }
@@ -168,16 +206,16 @@ absl::Status prune_checkpoints(const fs::path& output_dir, std::uint64_t limit, 
   status.Update(discard_leftovers(output_dir));
   const auto found = checkpoints_in(output_dir);
   if (limit == 0 || found.empty()) return status;
-  const std::uint64_t newest = found.back().first;
+  const std::uint64_t newest = found.back().step;
   const auto stays = [&](std::uint64_t step) { return step == newest || (best != 0 && step == best); };
-  auto others = static_cast<std::uint64_t>(
-      std::ranges::count_if(found, [&](const auto& checkpoint) { return !stays(checkpoint.first); }));
+  auto others =
+      static_cast<std::uint64_t>(std::ranges::count_if(found, [&](const Found& one) { return !stays(one.step); }));
   const std::uint64_t kept = found.size() - others;
-  for (const auto& [step, folder] : found) {
-    if (stays(step)) continue;
+  for (const Found& one : found) {
+    if (stays(one.step)) continue;
     if (kept + others <= limit) break;
     --others;
-    status.Update(discard(folder));
+    status.Update(remove_checkpoint(one.folder));
   }
   return status;
 }

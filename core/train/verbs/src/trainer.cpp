@@ -124,7 +124,11 @@ absl::Status Trainer::start() {
   if (!config_.dry_run) {
     RONDO_ASSIGN_OR_RETURN(
         metrics_, MetricsFile::open(config_.output_dir, state_.global_step, is_evaluated(state_, state_.global_step)));
-    const absl::Status pruned = prune_checkpoints(config_.output_dir, 0);
+    state_.branch = branch_of_run(config_.output_dir, resumed_from_);
+    // A run that was killed may have saved one and not removed the one before. Those that this run does not go on from
+    // stay until it has left one of its own.
+    const std::uint64_t limit = is_newest(config_.output_dir, resumed_from_) ? config_.save_total_limit : 0;
+    const absl::Status pruned = prune_checkpoints(config_.output_dir, limit, state_.best.step);
     if (!pruned.ok()) early_notes_.push_back(message_of(pruned));
   }
   first_step_ = state_.global_step;

@@ -5,6 +5,8 @@
 //                             <parameter>.exp_avg, <parameter>.exp_avg_sq (momentum buffers are exp_avg); moments in
 //                             8 bits are <parameter>.exp_avg.blocks8 and so on, four bytes to a number
 //     stale_weights.safetensors  at staleness 1: the trained weights that the next step computes on, in their dtype
+//     branch                  a number in decimal digits: how many runs before it left newer checkpoints in
+//                             output_dir than the one that they went on from, or began anew beside some; none: 0
 //     trainer_state.json      written last: the folder is a checkpoint only with it (trainer_state.h)
 //
 // trainer_state.json has the hash of the names and numbers of each of the files above in their order
@@ -38,10 +40,20 @@ absl::Status write_checkpoint(const std::filesystem::path& output_dir, const Tra
 absl::StatusOr<TrainerState> read_checkpoint(const std::filesystem::path& folder, const model::Architecture& model,
                                              offload::ParameterStore& store);
 
-/// The checkpoint-<step> with the largest step that has a trainer_state.json.
+/// Of the checkpoints of the last branch, the one with the largest step: checkpoint-<step> with its trainer_state.json.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& output_dir);
 
-/// The one that came before `checkpoint`, a folder of output_dir.
+bool is_newest(const std::filesystem::path& output_dir, const std::filesystem::path& checkpoint);
+
+/// The number of a checkpoint's branch; one that cannot be read counts as 0.
+std::uint64_t branch_of(const std::filesystem::path& checkpoint);
+
+/// The branch of a run that goes on from `resumed_from` (empty: from nothing) and leaves its checkpoints in output_dir:
+/// that of the newest one when it goes on from there, else one of its own, so that what others have left counts as
+/// older.
+std::uint64_t branch_of_run(const std::filesystem::path& output_dir, const std::filesystem::path& resumed_from);
+
+/// The one that came before `checkpoint`, a folder of output_dir: of those of smaller steps the newest.
 std::optional<std::filesystem::path> checkpoint_before(const std::filesystem::path& output_dir,
                                                        const std::filesystem::path& checkpoint);
 

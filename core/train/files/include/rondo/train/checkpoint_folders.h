@@ -3,8 +3,9 @@
 //   checkpoint-<step>         with its trainer_state.json, which is written last and removed first: a checkpoint
 //   .checkpoint-<step>.part   one that is being built, and then the one that it has replaced
 //   .checkpoint-<step>.old    the one that is being replaced, where folders cannot change places at once
+//   .checkpoint-<step>.gone   one that is being removed
 //
-// At every moment one of the three is a checkpoint if there was one of that step before.
+// At every moment one of the first three is a checkpoint if there was one of that step before.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include "absl/status/status.h"
 
 namespace rondo::train {
+
+inline constexpr const char* kBranchFile = "branch";  // checkpoint.h
 
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, std::uint64_t step);
 std::filesystem::path part_folder(const std::filesystem::path& output_dir, std::uint64_t step);

@@ -67,6 +67,7 @@ struct TrainerState {
   nlohmann::ordered_json settings;   // what the course of the run depends on
   std::string numerics_class;
   nlohmann::ordered_json plan;                  // null: every plan gives the same bits
+  std::uint64_t branch = 0;                     // of the checkpoints that are written: branch_of(); not in the file
   std::map<std::string, std::string> contents;  // by file: hash of its tensors; checkpoints of early versions have none
   std::string base_model;                       // where it lay when the checkpoint was made
   std::string base_weights;                     // base_weights.h; empty: all are trained, or an early version
