@@ -122,19 +122,47 @@ double update_seconds(const ModelShape& model, const devices::HostProfile& host,
   return std::max(seconds, 2.0 * static_cast<double>(shape.state_disk_bytes) / host.disk_bandwidth);
 }
 
+namespace {
+
+/// What the neediest layer of a device's slots works in.
+Bytes processor_scratch(const ProcessorMemory& memory, DeviceIndex device, const std::vector<Slot>& slots) {
+  Bytes most = 0;
+  for (const Slot& slot : slots) {
+    if (slot.device != device) continue;
+    for (LayerIndex layer = slot.first_layer; layer <= slot.last_layer; ++layer) {
+      if (layer >= memory.scratch_of_layers.size()) break;
+      const std::array<Bytes, 2>& scratch = memory.scratch_of_layers[layer];
+      if (goes_forward(slot)) most = std::max(most, scratch[0]);
+      if (slot.phase != SlotPhase::kForward) most = std::max(most, scratch[1]);
+    }
+    // The embedding's way back goes with the first block's.
+    if (goes_back(slot) && slot.first_layer == 1 && !memory.scratch_of_layers.empty()) {
+      most = std::max(most, memory.scratch_of_layers[0][1]);
+    }
+  }
+  return most;
+}
+
+void add_to(MemoryTable& table, const std::string& purpose, Bytes bytes) {
+  if (bytes == 0) return;
+  const auto entry = std::ranges::find(table, purpose, [](const auto& one) { return one.first; });
+  if (entry == table.end()) {
+    table.emplace_back(purpose, bytes);
+  } else {
+    entry->second += bytes;
+  }
+}
+
+}  // namespace
+
 MemoryTable host_taken(const MachineShape& machine, const std::vector<Slot>& slots) {
   MemoryTable table(machine.host_taken.begin(), machine.host_taken.end());
   for (DeviceIndex i = 0; i < machine.devices.size(); ++i) {
     const bool used = std::ranges::any_of(slots, [i](const Slot& slot) { return slot.device == i; });
     if (!used || machine.devices[i].host_taken == nullptr) continue;
-    for (const auto& [purpose, bytes] : *machine.devices[i].host_taken) {
-      const auto entry = std::ranges::find(table, purpose, [](const auto& one) { return one.first; });
-      if (entry == table.end()) {
-        table.emplace_back(purpose, bytes);
-      } else {
-        entry->second += bytes;
-      }
-    }
+    const ProcessorMemory& memory = *machine.devices[i].host_taken;
+    for (const auto& [purpose, bytes] : memory.always) add_to(table, purpose, bytes);
+    add_to(table, memory.scratch_purpose, processor_scratch(memory, i, slots));
   }
   return table;
 }

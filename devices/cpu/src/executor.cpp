@@ -1,11 +1,12 @@
 // Programs of prepared ops, and the executor that runs one at a time in scratch that all of them share.
 //
-// Lock order: the permit (a ticket, held for a whole run) before the pool's own turn. Scratch grows in compile() only,
-// under the permit, so that no run can be using it.
+// Lock order: the permit (a ticket, held for a whole run) before the pool's own turn. Scratch becomes what the programs
+// that are left need in compile() only, under the permit, so that no run can be using it.
 #include <sched.h>
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -96,8 +97,32 @@ bool mixes_storage(OpKind kind) {
 /// prepared.
 constexpr Bytes kOpBytes = 750;
 
+/// Of the scratch, what each program that is left needs. Shared: programs may outlive the executor.
+class ScratchNeeds {
+ public:
+  void add(Bytes need) {
+    const MutexLock lock(mutex_);
+    needs_.insert(need);
+  }
+  void remove(Bytes need) {
+    const MutexLock lock(mutex_);
+    needs_.erase(needs_.find(need));
+  }
+  Bytes most() const {
+    const MutexLock lock(mutex_);
+    return needs_.empty() ? 0 : *needs_.rbegin();
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::multiset<Bytes> needs_ ABSL_GUARDED_BY(mutex_);
+};
+
 class CpuProgram final : public Program {
  public:
+  ~CpuProgram() override {
+    if (needs_ != nullptr) needs_->remove(need_);
+  }
   /// `tiles`: null where bf16 is multiplied as fp32.
   CpuProgram(const OpList& list, const ArenaLayout& layout, std::uint32_t members,
              const std::shared_ptr<PreparedTiles>& tiles)
@@ -108,6 +133,12 @@ class CpuProgram final : public Program {
   absl::Status prepare();
   const OpList& ops() const override { return list_; }
   Bytes scratch_bytes(std::uint32_t members) const;
+  /// Counts what it needs in `needs` for as long as it lives. REQUIRES: once.
+  void count_need(Bytes need, std::shared_ptr<ScratchNeeds> needs) {
+    need_ = need;
+    needs_ = std::move(needs);
+    needs_->add(need);
+  }
   absl::Status run(ThreadPool& pool, const Bindings& bindings, const BufferView& scratch) const;
 
  private:
@@ -124,6 +155,8 @@ class CpuProgram final : public Program {
   std::unique_ptr<TileEngine> narrow_;
   std::vector<std::unique_ptr<PreparedOp>> prepared_;
   CountedMemory memory_{kPrograms};
+  Bytes need_ = 0;
+  std::shared_ptr<ScratchNeeds> needs_;
 };
 
 PreparedOr CpuProgram::prepare_pair(const ProductPair& pair, const Engines& engines) const {
@@ -252,11 +285,12 @@ class CpuExecutor::Impl {
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout) {
     auto program = std::make_unique<CpuProgram>(list, layout, threads_.threads(), tiles_);
     RONDO_RETURN_IF_ERROR(program->prepare());
-    const Bytes needed = program->scratch_bytes(threads_.threads());
+    program->count_need(program->scratch_bytes(threads_.threads()), needs_);
     const PermitLock permit(permit_);
-    if (needed > scratch_.size()) {
+    if (const Bytes needed = needs_->most(); needed != scratch_.size()) {
       scratch_ = Buffer();  // first: the two need not fit side by side; run() notices when the new one failed
-      RONDO_ASSIGN_OR_RETURN(scratch_, allocate_host(needed, "cpu scratch"));
+      if (needed == 0) return program;
+      RONDO_ASSIGN_OR_RETURN(scratch_, allocate_host(needed, kProcessorScratch));
     }
     return program;
   }
@@ -278,6 +312,7 @@ class CpuExecutor::Impl {
  private:
   ThreadPool& threads_;
   std::shared_ptr<PreparedTiles> tiles_;  // shared: programs may outlive the executor
+  const std::shared_ptr<ScratchNeeds> needs_ = std::make_shared<ScratchNeeds>();
   Permit permit_;
   Buffer scratch_ ABSL_GUARDED_BY(permit_);
 };

@@ -1,6 +1,8 @@
 #include "rondo/train/host_account.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -52,13 +54,35 @@ Bytes of_products(const model::Architecture& model, Bytes bytes) {
   return model.method().lora ? bytes : bytes / 2;
 }
 
+using LayerScratch = std::vector<std::array<Bytes, 2>>;  // partition::ProcessorMemory::scratch_of_layers
+
+/// Of the longest microbatches. Each of a layer's two is seen on a device of its own.
+absl::StatusOr<LayerScratch> scratch_of_layers(const model::Architecture& model, const Loader::Lengths& lengths,
+                                               devices::ThreadPool& threads) {
+  std::map<std::uint32_t, std::array<Bytes, 2>> of_class;
+  LayerScratch scratch;
+  for (model::LayerIndex layer = 0; layer < model.layers().size(); ++layer) {
+    const auto [entry, is_new] = of_class.try_emplace(model.layers()[layer].program_class);
+    for (std::size_t back = 0; is_new && back < 2; ++back) {
+      const Bytes before = devices::host_memory_account()[devices::kProcessorScratch].now;
+      RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, threads));
+      RONDO_RETURN_IF_ERROR(schedule::try_layer(*pool.front().device, model, layer, back == 1, lengths.buckets.back(),
+                                                lengths.longest_sequence));
+      entry->second[back] = devices::host_memory_account()[devices::kProcessorScratch].now - before;
+    }
+    scratch.push_back(entry->second);
+  }
+  return scratch;
+}
+
 /// What computing with the processor takes beside a device's memory is the host's, for each device that the plan uses,
-/// and follows from the microbatches alone: scratch, and where the processor multiplies bf16 as it is the products that
-/// are prepared. Looked up on a device of its own, since what the pool's will take depends on the layers that the plan
-/// gives them. `libraries`: what is loaded once for fp32 products, whatever the number of devices; becomes what is
-/// loaded for those of the run, of which some are in fp32 (`also_float`) or none.
+/// and follows from the microbatches: where the processor multiplies bf16 as it is the products that are prepared, and
+/// scratch, which follows from a device's layers too (`of_layers`; empty: whatever `programs` take). Looked up on a
+/// device of its own. `libraries`: what is loaded once for fp32 products, whatever the number of devices; becomes what
+/// is loaded for those of the run, of which some are in fp32 (`also_float`) or none.
 absl::Status count_scratch(const model::Architecture& model, const Loader::Lengths& lengths,
-                           const TryPrograms& programs, bool also_float, Machine& machine, Bytes& libraries) {
+                           const TryPrograms& programs, LayerScratch of_layers, bool also_float, Machine& machine,
+                           Bytes& libraries) {
   const partition::MemoryTable before = host_account(machine);
   RONDO_ASSIGN_OR_RETURN(const auto pool, devices::open_pool({"cpu", ""}, *machine.threads));
   const std::string& kernels = pool.front().device->caps().numerics_class;
@@ -69,7 +93,10 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
     if (caps.does_arithmetic && caps.numerics_class == kernels) computing.push_back(i);
   }
   if (computing.empty()) return absl::OkStatus();
-  partition::MemoryTable taken = {{kBesideProgram, kOfDevice}};
+  partition::ProcessorMemory taken;
+  taken.always = {{kBesideProgram, kOfDevice}};
+  taken.scratch_of_layers = std::move(of_layers);
+  taken.scratch_purpose = devices::kProcessorScratch;
   const devices::DeviceCaps& caps = pool.front().device->caps();
   const std::span<const std::uint32_t> buckets = lengths.buckets;
   const bool prepares =
@@ -80,9 +107,9 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
   }
   // Of each bucket two fifths of what was tried, where a plan keeps one kind of activations.
   const Bytes tried = devices::host_memory_account()[devices::kPrograms].peak;
-  taken.emplace_back(devices::kPrograms, tried * 2 / 5 * buckets.size());
+  taken.always.emplace_back(devices::kPrograms, tried * 2 / 5 * buckets.size());
   if (prepares) {
-    taken.front().second += kOfPreparing;
+    taken.always.front().second += kOfPreparing;
     libraries = also_float ? libraries : 0;
     libraries += of_products(model, caps.product_code_bytes + caps.more_product_code_bytes * (buckets.size() - 1));
   }
@@ -91,13 +118,13 @@ absl::Status count_scratch(const model::Architecture& model, const Loader::Lengt
     const Bytes had = entry == before.end() ? 0 : entry->second;
     if (purpose == devices::kCodeOfProducts) {
       machine.shape.host_taken.emplace_back(purpose, bytes);
-    } else if (bytes > had) {
-      taken.emplace_back(purpose, bytes - had);
+    } else if (bytes > had && (purpose != devices::kProcessorScratch || taken.scratch_of_layers.empty())) {
+      taken.always.emplace_back(purpose, bytes - had);
     }
   }
-  const auto of_each = std::make_shared<const partition::MemoryTable>(taken);
-  taken.front().second += kOfLink;
-  const auto of_cards = std::make_shared<const partition::MemoryTable>(std::move(taken));
+  const auto of_each = std::make_shared<const partition::ProcessorMemory>(taken);
+  taken.always.front().second += kOfLink;
+  const auto of_cards = std::make_shared<const partition::ProcessorMemory>(std::move(taken));
   for (const std::size_t i : computing) {
     partition::DeviceShape& device = machine.shape.devices[i];
     device.host_taken = device.unified_memory ? of_each : of_cards;
@@ -193,7 +220,12 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
   libraries += kFloatProducts + (model.method().trains_expert_factors() ? kExpertAdapters : 0);
-  const absl::Status counted = count_scratch(model, lengths, tried, chooses_codes(config), machine, libraries);
+  LayerScratch scratch;
+  if (programs == nullptr) {
+    RONDO_ASSIGN_OR_RETURN(scratch, scratch_of_layers(model, lengths, *machine.threads));
+  }
+  const absl::Status counted =
+      count_scratch(model, lengths, tried, std::move(scratch), chooses_codes(config), machine, libraries);
   libraries += watching_bytes(model, config.gradient_accumulation_steps, machine);
   machine.shape.host_taken.emplace_back(kBesideProgram, kThreadsAndCaches + libraries);
   return counted;

@@ -63,7 +63,10 @@ absl::Status check_host_memory(const Config& config, const OpenModel& open, std:
       count_host_taken(config, *open.architecture, lengths, memory_beside_drivers(machine), machine, programs));
   partition::MemoryTable needs = machine.shape.host_taken;
   const partition::DeviceShape& device = machine.shape.devices.front();
-  if (device.host_taken != nullptr) needs.insert(needs.end(), device.host_taken->begin(), device.host_taken->end());
+  if (device.host_taken != nullptr) {
+    const auto& always = device.host_taken->always;
+    needs.insert(needs.end(), always.begin(), always.end());
+  }
   needs.emplace_back("weights", loading_bytes(open));
   needs.emplace_back("generation", schedule::BatchLayout(bucket).total() +
                                        Bytes{open.architecture->config().vocab_size} * sizeof(float));

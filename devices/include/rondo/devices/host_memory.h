@@ -20,6 +20,8 @@ std::map<std::string, HostMemoryUse> host_memory_account();
 
 /// The purpose of programs that the processor runs.
 inline constexpr const char* kPrograms = "programs";
+/// The purpose of what these work in, one at a time.
+inline constexpr const char* kProcessorScratch = "cpu scratch";
 /// The purpose of what a library keeps for the process of the products that devices have prepared.
 inline constexpr const char* kCodeOfProducts = "code of products";
 

@@ -119,6 +119,15 @@ struct ModelShape {
 /// group, staleness 0.
 ModelShape hold_state(ModelShape model);
 
+/// Of host memory, what computing with the processor takes for a device that has slots.
+struct ProcessorMemory {
+  std::vector<std::pair<std::string, Bytes>> always;  // by purpose, whatever the slots
+  /// What a layer's programs work in: [0] in slots that only go forward, [1] on the way back. They run one at a time,
+  /// so that of a device's slots the neediest layer's counts.
+  std::vector<std::array<Bytes, 2>> scratch_of_layers;  // by layer; empty: nothing
+  std::string scratch_purpose;
+};
+
 struct DeviceShape {
   std::string name;
   devices::DeviceProfile profile;
@@ -132,8 +141,8 @@ struct DeviceShape {
   /// many bytes if there is a transfer that long.
   std::array<std::uint32_t, 2> staging_pieces = {0, 0};
   Bytes staging_bytes = 0;
-  /// Of host memory, where it has slots: what computing with the processor takes, by purpose. Null: nothing.
-  std::shared_ptr<const std::vector<std::pair<std::string, Bytes>>> host_taken = nullptr;
+  /// Of host memory, where it has slots. Null: nothing.
+  std::shared_ptr<const ProcessorMemory> host_taken = nullptr;
   /// Measured times; null: everything follows from the profile. Shared, because a search copies machines by the
   /// thousand.
   std::shared_ptr<const OpRates> rates = nullptr;

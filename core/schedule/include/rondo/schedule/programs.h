@@ -14,4 +14,8 @@ namespace rondo::schedule {
 absl::Status try_programs(devices::Device& device, const model::Architecture& model, std::uint32_t tokens,
                           std::uint32_t sequence_length);
 
+/// The same of one layer alone: what slots that only go forward run of it, or what those run that go back through it.
+absl::Status try_layer(devices::Device& device, const model::Architecture& model, model::LayerIndex layer,
+                       bool goes_back, std::uint32_t tokens, std::uint32_t sequence_length);
+
 }  // namespace rondo::schedule

@@ -29,8 +29,8 @@ class CpuExecutor {
   absl::StatusOr<std::unique_ptr<Program>> compile(const OpList& list, const ArenaLayout& layout);
   /// `program` came from compile(). All bound views are addressable by the host. Does not allocate.
   absl::Status execute(const Program& program, const Bindings& bindings);
-  /// Memory beyond the arenas that ops work in, shared by all programs compiled so far; in the host's account as "cpu
-  /// scratch".
+  /// Memory beyond the arenas that ops work in, shared by all programs: of those that were there when the last one was
+  /// compiled, the neediest's. In the host's account as kProcessorScratch.
   Bytes scratch_bytes() const;
   /// "cpu3-avx2-onednn2.6.3": the kernels' number, the instruction set, what multiplies
   std::string numerics_class() const;
