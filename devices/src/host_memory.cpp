@@ -25,8 +25,6 @@ namespace rondo::devices {
 namespace {
 
 constexpr Bytes kHostAlignment = 64;
-// From here on memory comes from mmap: zeroed by the kernel, resident only once touched, returned when freed.
-constexpr Bytes kMapFrom = 64_KiB;
 constexpr Bytes kAskKernelFrom = 1_MiB;
 
 class Account {

@@ -197,6 +197,30 @@ TEST_F(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
   }
 }
 
+/// What the processor works in is each card's own, and follows from the layers that it has: of three cards one has the
+/// head, which takes most of it.
+TEST_F(HostMemory, OfPoolsOfSeveralDevices_IsWhatThePlanSays) {
+  const Words model = {"--model=wide", "--dataset=chats.jsonl", "--cutoff_len=256", "--gradient_accumulation_steps=4",
+                       "--packing"};
+  std::string text;
+  while (text.size() < 2000) text += "the river runs down to the sea ";
+  workspace_.write("chats.jsonl", R"({"text":")" + text + "\"}\n" + R"({"text":")" + text + "\"}\n");
+  for (const Words& more : {Words{"--devices=emulated:rtx4090*3"}, Words{"--devices=emulated:rtx4090*2"},
+                            Words{"--devices=emulated:rtx4090*3", "--quantization_bit=4"}}) {
+    Words words = {"plan", "--json"};
+    words.insert(words.end(), model.begin(), model.end());
+    words.insert(words.end(), more.begin(), more.end());
+    const auto plan = json_of(workspace_.run(words));
+    words[0] = "train";
+    words[1] = "--output_dir=" + more.front() + std::to_string(more.size());
+    words.insert(words.end(), {"--max_steps=3", "--save_steps=0"});
+    const Outcome outcome = workspace_.run(words);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const double taken = metrics_of(workspace_, words[1].substr(13)).back().at("memory").at("host").get<double>();
+    EXPECT_NEAR(plan.at("host_peak_bytes").get<double>(), taken, 0.05 * taken) << words[1];
+  }
+}
+
 /// What a slot holds must not grow with the microbatches, of which each has slots of its own.
 TEST_F(HostMemory, OfSlotsForEachMicrobatch_IsWhatWasAnnounced) {
   std::string records;
@@ -260,7 +284,7 @@ TEST_F(HostMemory, OfCodesThatAreChosen_IsWhatWasAnnounced) {
                            std::string("--quantization_tokens=") + tokens, std::string("--devices=") + pool,
                            std::string("--output_dir=") + out, "--max_steps=2", "--save_steps=0"});
   };
-  for (const char* pool : {"cpu", "emulated:rtx4090"}) {
+  for (const char* pool : {"cpu", "emulated:rtx4090", "emulated:rtx4090*3"}) {
     const std::string folder = std::string("chosen") + pool;
     const Outcome outcome = run(folder.c_str(), "4096", pool);
     ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -280,13 +280,22 @@ std::vector<schedule::Microbatch> first_microbatches(Loader& loader, std::uint64
   return batches;
 }
 
-Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& lengths, std::uint64_t tokens) {
+Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& lengths, std::uint64_t tokens,
+                   devices::ThreadPool& threads) {
   const absl::StatusOr<model::Architecture> plain = bare(model, devices::Encoding::kPlain);
   const absl::StatusOr<model::Architecture> coded = bare(model, model.method().base_encoding);
   if (!plain.ok() || !coded.ok()) return 0;  // choosing will say why
   const std::uint32_t bucket = devices::token_bucket(lengths.longest);
   Bytes most = 0;
   Bytes scratch = 0;
+  devices::cpu::CpuExecutor executor(threads);
+  std::vector<std::unique_ptr<devices::Program>> programs;  // as long as CodeChoice has them
+  const auto compile = [&](const devices::OpList& list) {
+    const devices::ArenaLayout layout = devices::plan_arena(list);
+    scratch = std::max(scratch, layout.size);
+    auto program = executor.compile(list, layout);
+    if (program.ok()) programs.push_back(*std::move(program));
+  };
   std::set<std::uint32_t> seen;
   for (model::LayerIndex layer = 1; layer < plain->first_head_layer(); ++layer) {
     if (!seen.insert(plain->layers()[layer].program_class).second) continue;
@@ -311,11 +320,13 @@ Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& leng
         most = std::max(most, weights + moments + factors + ErrorFeedback::row_bytes(reading.width) + pages);
       }
     }
-    scratch = std::max(scratch, devices::plan_arena(list).size);
+    compile(list);
+    compile(coded->record(layer, model::Phase::kForward, model::Keep::kNothing, bucket));
   }
   const std::uint64_t kept = std::min(tokens + lengths.longest, lengths.data_tokens) / bucket + 1;
-  const Bytes piece = kPieceElements * sizeof(float);  // of a tensor on its way
-  return most + scratch + piece + kept * (plain->boundary_bytes(bucket) + schedule::BatchLayout(bucket).total());
+  const Bytes piece = kPieceElements * sizeof(float);  // of a tensor on its way; the heap keeps it
+  return most + scratch + executor.scratch_bytes() + piece +
+         kept * (plain->boundary_bytes(bucket) + schedule::BatchLayout(bucket).total());
 }
 
 absl::Status choose_codes(const model::Architecture& model, const model::TensorFiles& files,

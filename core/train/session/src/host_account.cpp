@@ -212,7 +212,7 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   const Bytes of_data = text_and_data + tokens_of_steps(config, lengths);
   if (of_data > 0) machine.shape.host_taken.emplace_back("tokenizer and data", of_data);
   if (const Bytes writing = written_at_once(model); writing > 0) {
-    machine.shape.host_taken.emplace_back("writing", writing);
+    machine.shape.host_taken.emplace_back(kWriting, writing);
   }
   machine.shape.host_taken.emplace_back("names of tensors", of_tensors(config, model));
   Bytes libraries = 0;

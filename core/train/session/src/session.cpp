@@ -397,18 +397,38 @@ bool chooses_codes(const Config& config) { return config.quantization_bit == 4 &
 
 namespace {
 
+/// Of the moments, what is not resident before the first update.
+Bytes untouched_moments(const model::Architecture& model, const offload::OptimizerSettings& optimizer) {
+  Bytes untouched = 0;
+  for (const model::Parameter& parameter : model.parameters()) {
+    if (!parameter.trained) continue;
+    const offload::StateLayout state = offload::state_layout(optimizer, parameter.elements());
+    for (const offload::MomentFormat moment : {state.first, state.second}) {
+      const Bytes bytes = offload::moment_bytes(moment, parameter.elements());
+      if (bytes >= devices::kMapFrom) untouched += bytes;
+    }
+  }
+  return untouched;
+}
+
 /// Choosing codes takes `choice` before there is what the steps take: where that is more, the plan says by how much.
-absl::Status count_choice(Bytes choice, const Machine& machine, PlannedRun& run) {
+absl::Status count_choice(Bytes choice, const model::Architecture& model, const Machine& machine, PlannedRun& run) {
   partition::Plan& plan = run.plan;
   Bytes steps = plan.host_peak_bytes;
   for (std::size_t i = 0; i < machine.pool.size(); ++i) {
     if (machine.pool[i].device->caps().memory_in_process) steps += plan.devices[i].peak_bytes;
   }
-  Bytes before = choice + partition::total_of(partition::host_taken(machine.shape, plan.slots));
+  // Neither what the plan's devices work in nor gradients are there yet, and nothing is written.
+  Bytes before = choice;
+  for (const auto& [purpose, bytes] : machine.shape.host_taken) {
+    if (purpose != kWriting) before += bytes;
+  }
   for (const auto& [purpose, bytes] : plan.host) {
+    if (purpose == partition::kGradients) continue;
     const bool is_models = std::ranges::any_of(run.shape.host_bytes,
                                                [&purpose = purpose](const auto& one) { return one.first == purpose; });
     if (is_models) before += bytes;
+    if (purpose == partition::kMoments) before -= std::min(bytes, untouched_moments(model, run.optimizer));
   }
   if (before <= steps) return absl::OkStatus();
   plan.host.emplace_back(kChoosingCodes, before - steps);
@@ -473,7 +493,8 @@ absl::StatusOr<PlannedRun> plan_on_known(const Config& config, const model::Arch
   std::vector<std::string>& all = run.plan.predicted.advice;
   all.insert(all.end(), run.advice.begin(), run.advice.end());
   if (purpose == Purpose::kTrain && chooses_codes(config)) {
-    RONDO_RETURN_IF_ERROR(count_choice(choice_bytes(model, lengths, config.quantization_tokens), machine, run));
+    const Bytes choice = choice_bytes(model, lengths, config.quantization_tokens, *machine.threads);
+    RONDO_RETURN_IF_ERROR(count_choice(choice, model, machine, run));
   }
   return run;
 }

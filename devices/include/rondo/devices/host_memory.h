@@ -10,6 +10,10 @@
 
 namespace rondo::devices {
 
+/// From so many bytes on allocate_host() takes pages of its own: zeroed by the kernel, resident only once touched,
+/// returned when freed. Less is zeroed, and so resident, at once.
+inline constexpr Bytes kMapFrom = 64_KiB;
+
 struct HostMemoryUse {
   Bytes now = 0;
   Bytes peak = 0;

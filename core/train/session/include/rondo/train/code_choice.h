@@ -24,7 +24,8 @@ namespace rondo::train {
 std::vector<schedule::Microbatch> first_microbatches(Loader& loader, std::uint64_t tokens);
 
 /// What choose_codes() takes of main memory beside the store, about: for `tokens` tokens in microbatches of `lengths`.
-Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& lengths, std::uint64_t tokens);
+Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& lengths, std::uint64_t tokens,
+                   devices::ThreadPool& threads);
 
 /// Chooses the codes of every encoded matrix of `model` anew, in `store`, where load_weights() has left the nearest
 /// ones. `files`: the plain weights. Errors: InvalidArgument naming a layer whose inputs are not finite;

@@ -118,6 +118,8 @@ data::Dataset assumed_data(const Config& config, std::uint32_t vocabulary);
 
 /// The plan's entry of host memory for it: by how much it takes more before the first step than any step.
 inline constexpr const char* kChoosingCodes = "choosing codes";
+/// And what checkpoints are written through.
+inline constexpr const char* kWriting = "writing";
 
 /// Whether a training run chooses the codes of its frozen base for its data.
 bool chooses_codes(const Config& config);
