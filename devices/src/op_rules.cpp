@@ -249,12 +249,19 @@ void check_elementwise(Checker& c, std::size_t reads, std::size_t writes) {
 
 void check_add(Checker& c) { check_elementwise(c, c.reads() == 1 ? 1 : 2, 1); }
 
-/// `fewest`: reads where there is no up.
+/// `fewest`: reads where there is no up. What gates may be in other heads than what is gated.
 void check_gated_activation(Checker& c, std::size_t fewest) {
   const auto* gated = c.attributes<GatedActivationAttributes>();
   if (gated == nullptr) return;
   const bool alone = c.reads() == fewest && gated->activation != ActivationKind::kClampedSwiglu;
-  check_elementwise(c, alone ? fewest : fewest + 1, alone ? 1 : fewest);
+  if (!c.counts(alone ? fewest : fewest + 1, alone ? 1 : fewest)) return;
+  const auto check = [&](const TensorDesc& tensor) {
+    c.matrix(tensor, Checker::rows(c.in(0)), Checker::columns(c.in(0)));
+    c.dtype(tensor, c.in(0).dtype);
+  };
+  c.floating(c.in(0));
+  for (std::size_t i = 1; i < c.reads(); ++i) check(c.in(i));
+  for (std::size_t i = 0; i < c.writes(); ++i) check(c.out(i));
 }
 
 void check_dropout(Checker& c) {
@@ -322,12 +329,13 @@ void check_column_scale(Checker& c) {
 }
 
 void check_column_scale_backward(Checker& c) {
-  if (!c.counts(4, 2)) return;
+  const std::size_t gradient = c.reads() == 3 ? 2 : 3;
+  if (!c.counts(gradient + 1, 2)) return;
   c.floating(c.in(0));
   const std::int64_t columns = Checker::columns(c.in(0));
-  for (std::size_t i = 1; i < 3; ++i) check_scale(c, c.in(i), columns);
-  c.matrix(c.in(3), Checker::rows(c.in(0)), columns);
-  c.dtype(c.in(3), c.in(0).dtype);
+  for (std::size_t i = 1; i < gradient; ++i) check_scale(c, c.in(i), columns);
+  c.matrix(c.in(gradient), Checker::rows(c.in(0)), columns);
+  c.dtype(c.in(gradient), c.in(0).dtype);
   c.alike(c.out(0), c.in(0));
   c.wide(c.out(1), {columns});
 }

@@ -76,7 +76,7 @@ bool always_wide(const Op& op, std::size_t place) {
     case OpKind::kCombineBackward:
       return place == 3;
     case OpKind::kColumnScaleBackward:
-      return place == 1 || place == 2;
+      return place > 0 && place + 1 < op.reads.size();
     case OpKind::kRoute:
       return place == 2;
     case OpKind::kAttentionSink:

@@ -249,5 +249,36 @@ OpCase head_scale(DType storage, Scale scale) {
   b.result().reduction = s.tokens * s.size;
   return b.result();
 }
+/// By a weight for each column, as behind a norm by groups.
+OpCase channel_scale(DType storage, Scale scale) {
+  const DeltaSizes s = space_sizes(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape shape = {s.tokens, 2, s.heads * s.size / 2};
+  const TensorId x = b.input("x", shape), dy = b.input("dy", shape);
+  const TensorId factors = b.wide_weight("scale", {s.heads * s.size});
+  const TensorId y = b.output("y", shape), dx = b.output("dx", shape);
+  const TensorId d_factors = b.gradient("dscale", {s.heads * s.size});
+  b.op(OpKind::kColumnScale, {x, factors}, {y}, ColumnScaleAttributes{});
+  b.op(OpKind::kColumnScaleBackward, {x, factors, dy}, {dx, d_factors});
+  b.result().projections = {{y, dy}};
+  b.result().gradients = {{x, dx}, {factors, d_factors}};
+  b.result().reduction = s.tokens;
+  return b.result();
+}
+/// What gates is in groups of the heads that it gates.
+OpCase gated_by_groups(DType storage, Scale scale) {
+  const DeltaSizes s = space_sizes(scale);
+  CaseBuilder b(storage, s.tokens);
+  const Shape groups = {s.tokens, 2, s.heads * s.size / 2};
+  const Shape heads = {s.tokens, s.heads, s.size};
+  const TensorId gate = b.input("gate", groups), up = b.input("up", heads), dy = b.input("dy", groups);
+  const TensorId y = b.output("y", groups), dgate = b.output("dgate", groups), dup = b.output("dup", heads);
+  b.op(OpKind::kGatedActivation, {gate, up}, {y}, GatedActivationAttributes{ActivationKind::kSilu});
+  b.op(OpKind::kGatedActivationBackward, {gate, up, dy}, {dgate, dup},
+       GatedActivationAttributes{ActivationKind::kSilu});
+  b.result().projections = {{y, dy}};
+  b.result().gradients = {{gate, dgate}, {up, dup}};
+  return b.result();
+}
 
 }  // namespace rondo::devices::testing

@@ -28,5 +28,7 @@ OpCase state_space_from_nothing(DType storage, Scale scale);
 OpCase state_space_of_single_tokens(DType storage, Scale scale);
 OpCase state_space_of_one_token(DType storage, Scale scale);
 OpCase head_scale(DType storage, Scale scale);
+OpCase channel_scale(DType storage, Scale scale);
+OpCase gated_by_groups(DType storage, Scale scale);
 
 }  // namespace rondo::devices::testing

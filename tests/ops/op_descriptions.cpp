@@ -533,6 +533,8 @@ const std::vector<OpDescription>& op_descriptions() {
       {"StateSpace_SingleTokens", state_space_of_single_tokens, false},
       {"StateSpace_OneToken", state_space_of_one_token, false},
       {"HeadScale", head_scale, true},
+      {"ChannelScale", channel_scale, true},
+      {"GatedActivation_ByGroups", gated_by_groups, true},
       {"GatedActivation_Silu", gated_silu, true},
       {"GatedActivation_Gelu", gated_gelu, true},
       {"GatedActivation_GeluTanh", gated_gelu_tanh, true},

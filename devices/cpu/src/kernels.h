@@ -116,7 +116,7 @@ std::size_t magnitude_scratch(std::int64_t rank, std::uint32_t threads);
 void column_scale(ThreadPool& pool, Storage storage, const void* x, const float* scale, std::int64_t each,
                   const void* bias, const void* addend, void* y, std::int64_t tokens, std::int64_t width);
 
-/// dx = dy * scale; dm [width] += inverse * sum over tokens of dy x, in chunks of kTokenChunk. scratch:
+/// dx = dy * scale; dm [width] += inverse (null: 1) * sum over tokens of dy x, in chunks of kTokenChunk. scratch:
 /// bias_gradient_scratch bytes.
 void column_scale_backward(ThreadPool& pool, Storage storage, const void* x, const float* scale, const float* inverse,
                            const void* dy, void* dx, float* dm, std::int64_t tokens, std::int64_t width,

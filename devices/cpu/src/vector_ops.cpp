@@ -229,9 +229,11 @@ class ColumnScaleBackward final : public VectorOp {
     return bias_gradient_scratch(rows_of(read(0)), columns_of(read(0)));
   }
   absl::Status run(const RunContext& context) const override {
-    column_scale_backward(context.pool, storage_, in(context, 0), in_as<float>(context, 1), in_as<float>(context, 2),
-                          in(context, 3), out(context, 0), out_floats(context, 1), rows_of(read(0)),
-                          columns_of(read(0)), context.scratch);
+    const bool has_inverse = op_.reads.size() > 3;
+    column_scale_backward(context.pool, storage_, in(context, 0), in_as<float>(context, 1),
+                          has_inverse ? in_as<float>(context, 2) : nullptr, in(context, has_inverse ? 3 : 2),
+                          out(context, 0), out_floats(context, 1), rows_of(read(0)), columns_of(read(0)),
+                          context.scratch);
     return absl::OkStatus();
   }
 };

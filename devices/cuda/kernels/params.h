@@ -166,10 +166,10 @@ struct NormParams {  // a block a row
 
 struct ColumnSumsParams {  // a block: columns_of_block() columns of one chunk of rows
   const void* dy;
-  const void* x;               // may be null: then dy alone is summed, else x dy times one of the scales below
+  const void* x;               // may be null: then dy alone is summed, else x dy, perhaps times one of the scales below
   const float* means;          // [rows], may be null: taken off x first
-  const float* scales;         // [rows]; null: column_scales
-  const float* column_scales;  // [columns]
+  const float* scales;         // [rows], may be null
+  const float* column_scales;  // [columns], may be null
   float* partial;              // [chunks, columns]
   std::int64_t rows;
   std::int64_t columns;

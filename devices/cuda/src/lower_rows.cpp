@@ -161,9 +161,11 @@ absl::Status lower_magnitude(Lowering& op) {
                   scale.has_addend ? op.read(op.op().reads.size() - 1) : Place{}, x);
     return absl::OkStatus();
   }
-  scale_columns(op, op.read(3), {}, {}, x);
-  column_sums(op, Lowering::storage_of(x), op.read(3), op.read(0), {}, op.read(2), x.shape[0], Lowering::columns_of(x),
-              kSumChunk, op.write(1));
+  const std::size_t gradient = op.op().reads.size() - 1;
+  const Place inverse = gradient == 3 ? op.read(2) : Place{};
+  scale_columns(op, op.read(gradient), {}, {}, x);
+  column_sums(op, Lowering::storage_of(x), op.read(gradient), op.read(0), {}, inverse, x.shape[0],
+              Lowering::columns_of(x), kSumChunk, op.write(1));
   return absl::OkStatus();
 }
 

@@ -59,7 +59,7 @@ bool keeps_extents(const Op& op, std::size_t position) {
     case OpKind::kShareScaleBackward:
       return position == 2;
     case OpKind::kColumnScaleBackward:
-      return position == 1 || position == 2;
+      return position > 0 && position + 1 < op.reads.size();
     case OpKind::kGroupedMatMul:
     case OpKind::kGroupedMatMulInputGradient:
       return position >= layout_of(op) && position < 2 + expert_tensors_of(op);

@@ -48,8 +48,8 @@ void column_scale(const Call& call) {
 void column_scale_backward(const Call& call) {
   const Values x = call.in(0);
   const Values scale = call.in(1);
-  const Values inverse = call.in(2);
-  const Values dy = call.in(3);
+  const bool has_inverse = call.op.reads.size() > 3;
+  const Values dy = call.in(has_inverse ? 3 : 2);
   Values dx = call.out(0);
   const std::int64_t width = x.columns();
   std::vector<double> sums(static_cast<std::size_t>(width));
@@ -58,7 +58,8 @@ void column_scale_backward(const Call& call) {
     sums[static_cast<std::size_t>(i % width)] += dy[i] * x[i];
   }
   for (std::int64_t column = 0; column < width; ++column) {
-    call.out(1).add(column, inverse[column] * sums[static_cast<std::size_t>(column)]);
+    const double inverse = has_inverse ? call.in(2)[column] : 1.0;
+    call.out(1).add(column, inverse * sums[static_cast<std::size_t>(column)]);
   }
 }
 

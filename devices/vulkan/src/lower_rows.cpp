@@ -21,7 +21,7 @@ constexpr std::int64_t kRowsHeld = 16;           // of these where they hold row
 enum class Mode : std::uint32_t { kAdd, kGated, kGatedBackward, kDropout, kZero, kCopy, kSoftCap };
 
 /// What column_sums.comp sums.
-enum class Term : std::uint32_t { kPlain, kNorm, kScaled, kCentredNorm };
+enum class Term : std::uint32_t { kPlain, kNorm, kScaled, kCentredNorm, kProduct };
 
 /// Elements that kernels read as one word.
 std::uint32_t step_of(std::int64_t elements) { return elements % 2 == 0 ? 2 : 1; }
@@ -40,8 +40,8 @@ std::int64_t rows_of_group(const OpLowering& op, std::int64_t width) {
   return held_of(width) > 0 ? kRowsHeld : kRowsOfEight;
 }
 
-/// gradient += column sums of dy [rows, width], of x r dy or (x - m) r dy with an r and an m a row, or of x dy times an
-/// r a column. `rows_of_token`: rows of a token.
+/// gradient += column sums of dy [rows, width], of x r dy or (x - m) r dy with an r and an m a row, or of x dy, perhaps
+/// times an r a column. `rows_of_token`: rows of a token.
 void add_column_sums(OpLowering& op, std::uint32_t storage, std::uint32_t dy, std::uint32_t x, std::uint32_t r,
                      Term term, std::uint32_t gradient, std::int64_t rows, std::int64_t width,
                      std::int64_t rows_of_token) {
@@ -291,11 +291,13 @@ void lower_column_scale(OpLowering& op) {
 }
 
 void lower_column_scale_backward(OpLowering& op) {
-  const TensorDesc& dy = op.in(3);
+  const std::size_t gradient = op.reads() - 1;
+  const bool has_inverse = gradient == 3;
+  const TensorDesc& dy = op.in(gradient);
   if (dy.elements() == 0) return;
-  add_column_scale(op, dy, false, false, {op.read(3), op.read(1), op.read(0), op.read(0), op.write(0)});
-  add_column_sums(op, storage_of(dy), op.read(3), op.read(0), op.read(2), Term::kScaled, op.write(1), rows_of(dy),
-                  columns_of(dy), 1);
+  add_column_scale(op, dy, false, false, {op.read(gradient), op.read(1), op.read(0), op.read(0), op.write(0)});
+  add_column_sums(op, storage_of(dy), op.read(gradient), op.read(0), op.read(has_inverse ? 2 : 1),
+                  has_inverse ? Term::kScaled : Term::kProduct, op.write(1), rows_of(dy), columns_of(dy), 1);
 }
 
 void lower_join_heads(OpLowering& op) {

@@ -199,6 +199,7 @@ void column_scale_backward_typed(ThreadPool& pool, const T* x, const float* scal
         store(hn::Mul(slope, load(scale + i, extent)), dx + at + i, extent);
       });
     }
+    if (inverse == nullptr) return;
     for_vectors(width, [=](std::int64_t i, auto extent) HWY_ATTR {
       store(hn::Mul(load(part + i, extent), load(inverse + i, extent)), part + i, extent);
     });

@@ -128,8 +128,8 @@ enum class OpKind : std::uint8_t {
   // One scale is that of all columns, as Gemma 4 has it behind each block. With x [T, H, D] there may be [H] scales,
   // one for each head's columns.
   kColumnScale,
-  // reads: x [T, N], scale fp32 [N], inverse fp32 [N], dy [T, N]
-  // writes: dx [T, N] = dy * scale, dm fp32 [N] += inverse * sum over tokens of dy * x
+  // reads: x [T, N], scale fp32 [N], [inverse fp32 [N]], dy [T, N]
+  // writes: dx [T, N] = dy * scale, dm fp32 [N] += inverse (1 where there is none) * sum over tokens of dy * x
   kColumnScaleBackward,
   // Of scales of heads. reads: x [T, H, D], dy [T, H, D]   writes: dscale fp32 [H] += sum over tokens and columns of
   // dy * x

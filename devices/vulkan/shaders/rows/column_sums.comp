@@ -1,6 +1,6 @@
 // Sums of a block of rows, column by column: of dy (the gradient of a bias), of x r dy with an r a row (that of a
-// norm's weight; where that is centred, of (x - m) r dy with an m a row too), or of x dy times an r a column (that of a
-// scale of columns).
+// norm's weight; where that is centred, of (x - m) r dy with an m a row too), or of x dy, perhaps times an r a column
+// (that of a scale of columns).
 //
 // slots: dy, x, r [rows], r and m [2, rows] or r [width], sums [blocks, width]. sizes: width, rows, rows of a block. An
 // invocation kStep columns and a block.
@@ -13,7 +13,7 @@ layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kTerm = 0;
 layout(constant_id = 2) const uint kStep = 1;  // 2: the width is even
 
-const uint kPlain = 0, kNorm = 1, kScaled = 2, kCentredNorm = 3;
+const uint kPlain = 0, kNorm = 1, kScaled = 2, kCentredNorm = 3;  // 4: kProduct, x dy alone
 
 void main() {
   const uint width = push.sizes[0];
