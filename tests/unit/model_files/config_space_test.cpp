@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongSpace{"another_layer", {{"layer_types", {"attention", "mamba", "rwkv"}}}, {"layer_types", "\"rwkv\""}},
         WrongSpace{"fewer_layers", {{"layer_types", {"mamba"}}}, {"layer_types", "num_hidden_layers (3)"}},
         WrongSpace{"wide_state", {{"mamba_d_state", nullptr}}, {"mamba_d_state", "128", "256"}},
-        WrongSpace{"groups", {{"mamba_n_groups", 2}}, {"mamba_n_groups", "expected 1", "found 2"}},
+        WrongSpace{"groups", {{"mamba_n_groups", 3}}, {"mamba_n_groups", "mamba_n_heads (4)", "found 3"}},
         WrongSpace{"another_width",
                    {{"mamba_d_head", 16}},
                    {"mamba_d_head", "mamba_expand * hidden_size (128)", "heads of 16"}},

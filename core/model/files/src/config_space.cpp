@@ -9,7 +9,6 @@
 namespace rondo::model {
 namespace {
 
-constexpr std::uint32_t kMostSpaceHeads = 1U << 14U;
 constexpr std::uint32_t kMostExpansion = 64;
 constexpr std::uint32_t kDefaultState = 256;
 
@@ -93,8 +92,10 @@ void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& 
     fields.refuse("mamba_proj_bias", "biases with a residual_multiplier are not supported; expected false");
   }
   const std::uint32_t expansion = fields.integer("mamba_expand", 1, kMostExpansion, 2);
-  if (const std::uint32_t groups = fields.integer("mamba_n_groups", 1, kMostSpaceHeads, 1); groups != 1) {
-    fields.refuse("mamba_n_groups", fmt::format("expected 1, found {}: heads in groups are not supported", groups));
+  space.groups = fields.integer("mamba_n_groups", 1, kMostSpaceHeads, 1);
+  if (fields.status().ok() && space.heads % space.groups != 0) {
+    fields.refuse("mamba_n_groups",
+                  fmt::format("expected a divisor of mamba_n_heads ({}), found {}", space.heads, space.groups));
   }
   if (!fields.status().ok()) return;
   space.head_size = parse_head_size(fields, expansion * config.hidden_size, space.heads);
@@ -124,7 +125,7 @@ void add_state_space(const ModelConfig& config, const FamilyTraits& traits, Orde
   out["mamba_d_state"] = space.state_size;
   out["mamba_d_conv"] = space.convolution;
   out["mamba_expand"] = space.width() / config.hidden_size;
-  out["mamba_n_groups"] = 1;
+  out["mamba_n_groups"] = space.groups;
   out["mamba_conv_bias"] = space.convolution_bias;
   out["mamba_proj_bias"] = space.linear_bias;
   if (space.least_step == 0.0 && std::isinf(space.most_step)) return;

@@ -6,6 +6,9 @@
 
 namespace rondo::model {
 
+/// Of one layer's heads.
+inline constexpr std::uint32_t kMostSpaceHeads = 1U << 14U;
+
 /// Sizes, and blocks by layer_types: all of them where there is no such list. Attention turns nothing unless the file
 /// says so.
 void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& config);

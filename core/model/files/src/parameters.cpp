@@ -67,8 +67,8 @@ std::vector<LinearModule> state_space_linears(const ModelConfig& config, std::ui
     return LinearModule{prefix + name, name, in, out, layer, space.linear_bias};
   };
   const std::vector<LinearModule> parts = {make("z_proj", hidden, space.width()), make("x_proj", hidden, space.width()),
-                                           make("b_proj", hidden, space.state_size),
-                                           make("c_proj", hidden, space.state_size),
+                                           make("b_proj", hidden, space.row_width()),
+                                           make("c_proj", hidden, space.row_width()),
                                            make("dt_proj", hidden, space.heads)};
   return {fused("in_proj", parts), make("out_proj", space.width(), hidden)};
 }
@@ -388,7 +388,7 @@ std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& line
 }
 
 std::vector<ConvolutionPart> convolution_parts(const StateSpaceConfig& space) {
-  return {{"x_conv1d", space.width()}, {"b_conv1d", space.state_size}, {"c_conv1d", space.state_size}};
+  return {{"x_conv1d", space.width()}, {"b_conv1d", space.row_width()}, {"c_conv1d", space.row_width()}};
 }
 
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {

@@ -338,7 +338,16 @@ class GradientPass {
     }
     if (attributes.has_addend && needs(op.reads.back())) collect(op.reads.back(), dy);
     const bool given = graph_.tensors[scale].role == TensorRole::kWeight;
+    const TensorDesc& rows = graph_.tensors[x];
+    const bool of_channels = given && graph_.tensors[scale].elements() * rows.shape[0] == rows.elements();
     const TensorId dx = fresh(x);
+    if (of_channels && trains(scale)) {
+      const TensorId d_scale = recorder_.gradient_of_weight(scale);
+      Op& back = recorder_.append(OpKind::kColumnScaleBackward);
+      back.reads = {x, scale, dy};
+      back.writes = {dx, d_scale};
+      return collect(x, dx);
+    }
     if (given && trains(scale)) {  // of heads
       const TensorId d_scale = recorder_.gradient_of_weight(scale);
       Op& back = recorder_.append(OpKind::kHeadScaleGradient);

@@ -17,7 +17,8 @@ StateSpaceParts state_space_parts(PartsBuilder& builder, const std::string& path
   parts.rates = builder.add(path + ".A_log", {space.heads}, WeightKind::kRate);
   parts.step_bias = builder.add(path + ".dt_bias", {space.heads}, WeightKind::kRateBias);
   parts.passed = builder.add(path + ".D", {space.heads}, WeightKind::kHeadScale);
-  parts.gain = builder.norm(path + ".norm", space.width());
+  const WeightKind gain = space.groups == 1 ? WeightKind::kNorm : WeightKind::kGroupGain;
+  parts.gain = builder.add(path + ".norm.weight", {space.width()}, gain);
   return parts;
 }
 
@@ -27,8 +28,9 @@ TensorId record_state_space(Recorder& recorder, TensorId normed, WeightSource& w
   const StateSpaceParts& own = *parts.state_space;
   const std::int64_t tokens = recorder.tokens();
   const devices::Shape of_values = {tokens, space.heads, space.head_size};
-  const devices::Shape of_keys = {tokens, 1, space.state_size};
-  const TensorId z = linears.record(parts.linears[0], normed, {}, of_values);
+  const devices::Shape of_keys = {tokens, space.groups, space.state_size};
+  const devices::Shape of_groups = {tokens, space.groups, space.width() / space.groups};
+  const TensorId z = linears.record(parts.linears[0], normed, {}, space.groups == 1 ? of_values : of_groups);
   std::array<TensorId, 3> convolved{};
   for (std::uint32_t i = 0; i < 3; ++i) {
     const LinearUse& use = parts.linears[1 + i];
@@ -49,7 +51,11 @@ TensorId record_state_space(Recorder& recorder, TensorId normed, WeightSource& w
   const TensorId scanned = recorder.delta_rule(c, b, x, steps, decodes, devices::Recurrence::kStateSpace);
   const TensorId both = recorder.column_scale(x, weights.get(own.passed), {}, scanned, "passed");
   const TensorId gated = recorder.gated_activation(z, both, {devices::ActivationKind::kSilu});
-  return recorder.norm(gated, weights.get(own.gain), {}, {config.rms_norm_eps, 1.0, 0.0}, "gained");
+  if (space.groups == 1) {
+    return recorder.norm(gated, weights.get(own.gain), {}, {config.rms_norm_eps, 1.0, 0.0}, "gained");
+  }
+  const TensorId of_group = recorder.norm(gated, {}, {}, {config.rms_norm_eps, 0.0, 1.0}, "group_normed");
+  return recorder.column_scale(of_group, weights.get(own.gain), {}, {}, "gained");
 }
 
 }  // namespace rondo::model

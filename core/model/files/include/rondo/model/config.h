@@ -172,8 +172,9 @@ struct LinearAttentionConfig {
   std::uint32_t value_width() const { return value_heads * value_size; }
 };
 
-/// A state space in the place of attention, in some of the blocks (Mamba 2, arXiv 2405.21060): what all heads write to
-/// their states and read from them by is one row of `state_size` numbers each.
+/// A state space in the place of attention, in some of the blocks (Mamba 2, arXiv 2405.21060): what the heads of a
+/// group write to their states and read from them by is one row of `state_size` numbers each, and what they give is
+/// normed together.
 struct StateSpaceConfig {
   std::uint32_t heads = 0;
   std::uint32_t head_size = 0;
@@ -184,8 +185,10 @@ struct StateSpaceConfig {
   double least_step = 0.0;   // of time, what a step may be
   double most_step = std::numeric_limits<double>::infinity();
   std::vector<bool> blocks;  // [num_layers]
+  std::uint32_t groups = 1;  // of heads, as many in each
 
   std::uint32_t width() const { return heads * head_size; }
+  std::uint32_t row_width() const { return groups * state_size; }
 };
 
 /// Gated convolution over the last tokens in the place of attention, in some of the blocks (LFM2, arXiv 2511.23404):

@@ -34,7 +34,8 @@
 //   where it is a state space of v heads of size E, D numbers of a row of the state:
 //   model.layers.N.mamba.{z,x,b,c,dt}_proj
 //     .weight [vE|vE|D|D|v, C] (.bias), fused as in_proj, .out_proj.weight [C, vE] (.bias), .{x,b,c}_conv1d.weight
-//     [vE|D|D, 1, W] (.bias), in files one, conv1d, .A_log [v], .dt_bias [v], .D [v], .norm.weight [vE]
+//     [vE|D|D, 1, W] (.bias), in files one, conv1d, .A_log [v], .dt_bias [v], .D [v], .norm.weight [vE]; of heads in g
+//     groups gD for D
 //   model.layers.N.<norm>.weight [C] (.bias), see norm_names()
 //   model.layers.N.layer_scalar [1] in Gemma 4, which has no v_proj where keys are values
 //   model.norm.weight [C] (.bias), see last_norm_path(); OLMo's norms have neither

@@ -56,6 +56,7 @@ struct MethodSpec {
 };
 
 /// kConvolution, kRate, kRateBias: conv1d, A_log and dt_bias of linear attention. kHeadScale: D of a state space.
+/// kGroupGain: by which what its groups of heads give is multiplied once it is normed.
 /// kChoiceBias: by which experts are chosen, never trained. kFactor: of channels that a router reads. kExpertScale: of
 /// what experts give. kBlockScale: of a block, never trained.
 enum class WeightKind : std::uint8_t {
@@ -71,6 +72,7 @@ enum class WeightKind : std::uint8_t {
   kRate,
   kRateBias,
   kHeadScale,
+  kGroupGain,
   kChoiceBias,
   kFactor,
   kExpertScale,
@@ -85,18 +87,20 @@ struct Parameter {
   devices::Encoding encoding = devices::Encoding::kPlain;  // on the host, on the wire and on devices
   double rate_factor = 1.0;                                // of the learning rate
   bool of_adapter = false;                                 // its numbers are saved in the adapter: modules_to_save
+  bool named_as_norm = true;  // of a norm: transformers' Trainer knows it as one by its name, unlike norm_f
   /// Weight decay applies to matrices and, as in transformers, to magnitudes, sinks and rates; not to biases and norm
   /// weights.
   bool decays() const {
-    return kind != WeightKind::kNorm && kind != WeightKind::kBias && kind != WeightKind::kRateBias;
+    return (kind != WeightKind::kNorm || !named_as_norm) && kind != WeightKind::kBias &&
+           kind != WeightKind::kRateBias && kind != WeightKind::kGroupGain;
   }
   /// In fp32 whatever the others are in: a magnitude scales a whole row, a rate all that a head remembers, and their
   /// errors would not cancel out; by small differences of a bias experts are chosen; what scales all that an expert or
-  /// a block gives is one number.
+  /// a block gives is one number; kColumnScale takes a gain so.
   bool wide() const {
     return kind == WeightKind::kMagnitude || kind == WeightKind::kRate || kind == WeightKind::kRateBias ||
-           kind == WeightKind::kHeadScale || kind == WeightKind::kChoiceBias || kind == WeightKind::kExpertScale ||
-           kind == WeightKind::kBlockScale;
+           kind == WeightKind::kHeadScale || kind == WeightKind::kGroupGain || kind == WeightKind::kChoiceBias ||
+           kind == WeightKind::kExpertScale || kind == WeightKind::kBlockScale;
   }
   std::uint64_t elements() const { return static_cast<std::uint64_t>(devices::elements_of(shape)); }
   Bytes bytes(devices::DType dtype) const {

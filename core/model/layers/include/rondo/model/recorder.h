@@ -111,7 +111,7 @@ class Recorder {
   TensorId noise(TensorId x, double amount, const std::string& name);
   /// DoRA: m (fp32) over the lengths of the rows of w + alpha b a. An encoded w is expanded for it.
   TensorId magnitude_scale(TensorId m, TensorId w, TensorId a, TensorId b, double alpha, const std::string& name);
-  /// y = x * scale (+ bias) (+ addend), `scale` from magnitude_scale(), or a weight: [1], or [H] of x [T, H, D].
+  /// y = x * scale (+ bias) (+ addend), `scale` from magnitude_scale(), or a weight: [1], [H] of x [T, H, D], or [H D].
   TensorId column_scale(TensorId x, TensorId scale, std::optional<TensorId> bias, std::optional<TensorId> addend,
                         const std::string& name);
   TensorId select_last(TensorId x);
