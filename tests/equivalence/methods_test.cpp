@@ -230,6 +230,13 @@ void as_granite4(model::ModelConfig& config) {
   config.state_space = {6, 12, 20, 4, true, false, 0.0, 1.0, {true, false, true}};
 }
 
+model::MethodSpec lora_of_mixers() {
+  model::MethodSpec spec = lora(DType::kBfloat16, 0.0);
+  spec.lora->targets = {"q_proj", "in_proj", "up_proj"};
+  spec.lora->parameters = {"experts.down_proj", "experts.up_proj", "gate.weight"};
+  return spec;
+}
+
 model::MethodSpec dora_of_spaces() {
   model::MethodSpec spec = dora(0.1);
   spec.lora->targets = {"q_proj", "in_proj", "out_proj", "input_linear"};
@@ -365,6 +372,8 @@ std::vector<Method> methods() {
           {"deepseek_dora", dora_of_latents(), optimizer(OptimizerKind::kAdamW), false, false, as_deepseek},
           {"granite4", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_granite4},
           {"granite4_dora", dora_of_spaces(), optimizer(OptimizerKind::kAdamW), false, false, as_granite4},
+          {"nemotron_h", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_nemotron_h},
+          {"nemotron_h_lora", lora_of_mixers(), optimizer(OptimizerKind::kAdamW), false, false, as_nemotron_h},
           {"lfm2", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_lfm2},
           {"lfm2_dora", dora_of_convolutions(), optimizer(OptimizerKind::kAdamW), false, false, as_lfm2}};
 }

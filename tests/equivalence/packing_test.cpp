@@ -52,7 +52,7 @@ std::vector<float> gradient_of(const model::Architecture& model, Job job) {
 /// rows of a token lie among those of others.
 /// Noise is as large as a sample's own length asks for. A state space remembers all of a sequence, a convolution its
 /// last tokens.
-enum class Kind : std::uint8_t { kFull, kLora, kExperts, kNoisy, kStateSpace };
+enum class Kind : std::uint8_t { kFull, kLora, kExperts, kNoisy, kStateSpace, kMixers };
 
 model::Architecture model_of(Kind kind, DType dtype) {
   model::ModelConfig config = small_config();
@@ -65,13 +65,14 @@ model::Architecture model_of(Kind kind, DType dtype) {
     config.shared_mlp = true;
     config.state_space = {4, 16, 12, 4, true, false, 0.0, 1.0, std::vector<bool>(config.num_layers, true)};
   }
+  if (kind == Kind::kMixers) as_nemotron_h(config);
   model::MethodSpec method = kind == Kind::kLora ? lora(dtype) : full(dtype);
   if (kind == Kind::kNoisy) method.noise_alpha = 20.0;
   return *model::Architecture::make(config, method);
 }
 
 std::string name_of_kind(const testing::TestParamInfo<Kind>& info) {
-  constexpr std::array<const char*, 5> kNames = {"full", "lora", "experts", "noisy", "state_space"};
+  constexpr std::array<const char*, 6> kNames = {"full", "lora", "experts", "noisy", "state_space", "mixers"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
 
@@ -167,7 +168,8 @@ TEST_P(PackingRounds, PackedStepInBfloat16_HasTheLossOfItsSamplesApart) {
 INSTANTIATE_TEST_SUITE_P(Methods, PackingRounds, testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts),
                          name_of_kind);
 INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks,
-                         testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts, Kind::kNoisy, Kind::kStateSpace),
+                         testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts, Kind::kNoisy, Kind::kStateSpace,
+                                         Kind::kMixers),
                          name_of_kind);
 
 }  // namespace

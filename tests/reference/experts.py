@@ -25,17 +25,32 @@ def parts_of_stack(name, tensor):
     return [(name.replace("down_proj_bias", "down_proj.bias"), tensor)]
 
 
+def parts_of_space(name, tensor, heads, width, state):
+    """Mamba's: rows of what the first linear layer and the convolution give behind one another. None of other tensors."""
+    rows = {"in_proj": dict(z_proj=width, x_proj=width, b_proj=state, c_proj=state, dt_proj=heads),
+            "conv1d": dict(x_conv1d=width, b_conv1d=state, c_conv1d=state)}
+    for fused, parts in rows.items():
+        if f".{fused}." in name and "lora_A" not in name:
+            return [(name.replace(fused, word), part) for word, part in zip(parts, tensor.split(list(parts.values())))]
+    return None
+
+
+def parts_of_nemotron(config, name, tensor):
+    """Nemotron-H: of all experts one tensor, and one of a state space's linear layers."""
+    parts = parts_of_space(name, tensor, config.mamba_num_heads, config.mamba_num_heads * config.mamba_head_dim,
+                           config.n_groups * config.ssm_state_size)
+    experts, _, what = name.rpartition(".")
+    if experts.endswith(".experts"):
+        return [(f"{experts}.{e}.{what}.weight", part) for e, part in enumerate(tensor)]
+    return parts or [(name, tensor)]
+
+
 def parts_of_granite(config, name, tensor):
-    """Granite's mixtures: files have experts in stacks, but Rondo names each by itself, and another name of the router. Of
-    Mamba's layers rows of what the first linear layer and the convolution give behind one another."""
-    if ".mamba." in name and "lora_A" not in name:
-        width, state = config.mamba_n_heads * config.mamba_d_head, config.mamba_d_state
-        rows = {"in_proj": dict(z_proj=width, x_proj=width, b_proj=state, c_proj=state, dt_proj=config.mamba_n_heads),
-                "conv1d": dict(x_conv1d=width, b_conv1d=state, c_conv1d=state)}
-        for fused, parts in rows.items():
-            if f".{fused}." in name:
-                return [(name.replace(fused, word), part)
-                        for word, part in zip(parts, tensor.split(list(parts.values())))]
+    """Granite's mixtures: files have experts in stacks, but Rondo names each by itself, and another name of the router."""
+    if ".mamba." in name:
+        parts = parts_of_space(name, tensor, config.mamba_n_heads, config.mamba_n_heads * config.mamba_d_head,
+                               config.mamba_n_groups * config.mamba_d_state)
+        return parts or [(name, tensor)]
     if ".shared_mlp.input_linear." in name and "lora_A" not in name:
         return [(name.replace("input_linear", word), half) for word, half in zip(("gate_proj", "up_proj"), tensor.chunk(2))]
     block, _, rest = name.partition(".block_sparse_moe.")
@@ -107,7 +122,10 @@ def parts_of_factors(config, name, tensor):
     count = getattr(config, "num_experts", None) or config.num_local_experts
     b = tensor.reshape(tensor.shape[0], -1, count).permute(2, 0, 1)
     experts = name.partition(".experts.")[0] + ".experts."
-    if ".base_layer." in name or tensor.shape[0] != config.hidden_size:
+    inner = ".base_layer." in name or tensor.shape[0] != config.hidden_size
+    if inner and config.model_type == "nemotron_h":
+        parts = {"up_proj": b}
+    elif inner:
         half = tensor.shape[0] // 2
         gate, up = (b[:, 0::2], b[:, 1::2]) if config.model_type == "gpt_oss" else (b[:, :half], b[:, half:])
         parts = {"gate_proj": gate, "up_proj": up}
@@ -167,6 +185,8 @@ def in_files(config, name, tensor):
         return parts_of_factors(config, name, tensor) if "lora_B" in name else [(name, tensor)]
     if model_type == "gpt_neox":
         return parts_of_joined(config, name, tensor)
+    if model_type == "nemotron_h":
+        return parts_of_nemotron(config, name, tensor)
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)
     if model_type in ("phi3", "glm", "glm4", "lfm2") or model_type == "lfm2_moe" and ".experts." not in name and ".gate." not in name:

@@ -79,7 +79,8 @@ inline nlohmann::json space_to_json(const StateSpaceConfig& space) {
           space.linear_bias,
           space.least_step,
           limited ? nlohmann::json(space.most_step) : nlohmann::json(),
-          space.blocks};
+          space.blocks,
+          space.groups};
 }
 
 inline nlohmann::json global_heads_to_json(const ModelConfig& config) {
@@ -105,7 +106,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
       {"max_positions", config.max_positions},
       {"rms_norm_eps", config.rms_norm_eps},
       {"activation", static_cast<int>(config.activation)},
-      {"rope", to_json(config.rope)},
+      {"rope", config.family == Family::kNemotronH ? nlohmann::json(nullptr) : to_json(config.rope)},
       {"window_rope", config.window_rope ? to_json(*config.window_rope) : nlohmann::json(nullptr)},
       {"without_rope", config.without_rope.empty() ? std::vector<bool>(config.num_layers) : config.without_rope},
       {"attention_scale", static_cast<float>(scale_of_scores(config))},

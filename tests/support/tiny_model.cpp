@@ -79,6 +79,30 @@ model::ModelConfig small_config(bool tied) {
   return config;
 }
 
+void as_nemotron_h(model::ModelConfig& config) {
+  config.family = model::Family::kNemotronH;
+  config.model_type = "nemotron_h";
+  config.num_layers = 4;
+  config.sliding_window.assign(config.num_layers, 0);
+  config.attention_bias = false;
+  config.gated_mlp = false;
+  config.activation = model::Activation::kReluSquared;
+  config.norm_place = model::NormPlace::kMixer;
+  config.without_rope.assign(config.num_layers, true);
+  config.lone_mlps = {false, true, false, true};
+  config.state_space = {6, 8, 12, 4, true, false, 0.25, 1.0, {true, false, false, false}, 3};
+  model::ExpertsConfig& experts = config.experts.emplace();
+  experts.count = 6;
+  experts.choices = 2;
+  experts.width = 18;
+  experts.normalised = experts.sigmoid = experts.choice_bias = experts.adapts_shared = true;
+  experts.dense_blocks = {true, false, true, true};
+  experts.shared_width = 22;
+  experts.factor = 1.5;
+  experts.groups = 3;
+  experts.chosen_groups = 2;
+}
+
 model::MethodSpec full(devices::DType dtype) {
   model::MethodSpec method;
   method.dtype = dtype;

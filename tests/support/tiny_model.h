@@ -16,6 +16,10 @@ namespace rondo::tiny {
 /// Three blocks (8 layers) with biases on q, k and v, grouped heads, and a vocabulary that is no power of two.
 model::ModelConfig small_config(bool tied = false);
 
+/// Four blocks of one half each (6 layers): a state space in groups of heads, experts without a gate, attention, an
+/// MLP.
+void as_nemotron_h(model::ModelConfig& config);
+
 /// Full fine-tuning.
 model::MethodSpec full(devices::DType dtype);
 /// LoRA of rank 3 on all linear layers of the blocks, with dropout.

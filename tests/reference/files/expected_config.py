@@ -80,6 +80,8 @@ def without_rope_of(config, layers):
         return [not layer.self_attn.is_local_attention for layer in layers]
     if config.model_type == "cohere2":
         return [layer.self_attn.sliding_window is None for layer in layers]
+    if config.model_type == "nemotron_h":
+        return [True] * len(layers)
     if config.model_type == "granitemoehybrid":
         return [config.position_embedding_type != "rope"] * len(layers)
     if config.model_type in ("exaone4", "exaone_moe"):
@@ -106,14 +108,27 @@ def convolution_of(config):
 
 def space_of(config, layers):
     """Heads of a state space, their size, that of a row of the state, tokens that the convolution spans, whether this and the
-    linear layers have biases, what a step may be, and which blocks have one; None where no block has."""
-    spaces = [getattr(layer, "mamba", None) for layer in layers]
+    linear layers have biases, what a step may be, which blocks have one, and in how many groups heads are; None where no block
+    has."""
+    spaces = [getattr(layer, "mamba", None) or mixer_of(layer, "linear_attention") for layer in layers]
     own = next((space for space in spaces if space is not None), None)
     if own is None:
         return None
     least, most = own.time_step_limit
     return [own.num_heads, own.head_dim, own.ssm_state_size, own.conv_kernel_size, own.conv1d.bias is not None,
-            own.in_proj.bias is not None, least, None if most == float("inf") else most, [space is not None for space in spaces]]
+            own.in_proj.bias is not None, least, None if most == float("inf") else most, [space is not None for space in spaces],
+            own.n_groups]
+
+
+def mixer_of(layer, *kinds):
+    """Nemotron-H: the one half of a layer, where it is of these kinds."""
+    return getattr(layer, "mixer", None) if getattr(layer, "block_type", None) in kinds else None
+
+
+def attention_in(layers):
+    """Of the first layer that has any."""
+    halves = [getattr(layer, name, None) for layer in layers for name in ("self_attn", "attention")]
+    return next((half for half in [*halves, *(mixer_of(layer, "full_attention") for layer in layers)] if half is not None), None)
 
 
 def heads_of(config, layers):
@@ -122,8 +137,9 @@ def heads_of(config, layers):
     if config.model_type == "gpt_neox":
         return config.num_attention_heads, layers[0].attention.head_size, None
     if config.model_type != "gemma4_text":
-        attention = next((layer.self_attn for layer in layers if getattr(layer, "self_attn", None) is not None), None)
-        return config.num_key_value_heads, getattr(attention, "qk_head_dim", None) or attention.head_dim, None
+        attention = attention_in(layers)
+        size = getattr(attention, "qk_head_dim", None) or getattr(attention, "head_dim", None) or config.head_dim
+        return config.num_key_value_heads, size, None
     written = config.to_dict()
     attention = next(layer.self_attn for layer in layers if not layer.self_attn.is_sliding)
     heads = attention.k_proj.out_features // attention.head_dim
@@ -135,7 +151,7 @@ def choice_of(config, mixture):
     for softmax alone."""
     if config.model_type == "ernie4_5_moe":
         return [hasattr(mixture.gate, "moe_statics"), False, 1.0, 1, 1]
-    if config.model_type in ("glm4_moe", "glm4_moe_lite", "deepseek_v3", "dots1", "solar_open", "exaone_moe"):
+    if config.model_type in ("glm4_moe", "glm4_moe_lite", "deepseek_v3", "dots1", "solar_open", "exaone_moe", "nemotron_h"):
         router = mixture.gate
         return [hasattr(router, "e_score_correction_bias"), True, router.routed_scaling_factor, router.num_group, router.topk_group]
     if config.model_type == "deepseek_v2" and mixture.gate.routed_scaling_factor != 1.0:
@@ -158,6 +174,8 @@ def experts_of(config, layers):
         return [layers[0].router.proj.out_features, config.top_k_experts, True, [], None, None]
 
     def mixture_of(layer):
+        if config.model_type == "nemotron_h":
+            return mixer_of(layer, "moe")
         return next((getattr(layer, name) for name in ("block_sparse_moe", "feed_forward", "mlp") if hasattr(layer, name)), None)
 
     mixtures = [mixture_of(layer) for layer in layers if hasattr(mixture_of(layer), "experts")]
@@ -201,19 +219,20 @@ def expected(folder):
         written = json.load(file)
     dtype = written.get("dtype") or written.get("torch_dtype") or written.get("text_config", {}).get("dtype")
     act = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "silu")
+    act = getattr(config, "mlp_hidden_act", act)
     act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
-    rope, window_rope = ropes_of(config)
+    rope, window_rope = ropes_of(config) if hasattr(config, "rope_parameters") else (None, None)
     layers = text_model.layers
-    attention = next((getattr(layer, name) for layer in layers for name in ("self_attn", "attention") if getattr(layer, name, None) is not None), None)
+    attention = attention_in(layers)
     kv_heads, head_dim, global_heads = heads_of(config, layers)
-    embedding = getattr(text_model, "embed_tokens", None) or text_model.embed_in
+    embedding = next(getattr(text_model, name) for name in ("embed_tokens", "embed_in", "embeddings") if hasattr(text_model, name))
     embedding_scale = getattr(embedding, "scalar_embed_scale", getattr(config, "embedding_multiplier", 1.0))
     if config.model_type == "afmoe" and config.mup_enabled:
         embedding_scale = config.hidden_size**0.5
     logits_scaling = float(getattr(config, "logits_scaling", 1.0))
     if hasattr(config, "logit_scale"):
         logits_scaling = 1.0 / config.logit_scale
-    eps = next((getattr(config, key) for key in ("rms_norm_eps", "norm_eps", "layer_norm_eps", "norm_epsilon") if hasattr(config, key)), 1e-5)
+    eps = next((getattr(config, key) for key in ("rms_norm_eps", "norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon") if hasattr(config, key)), 1e-5)
     return {
         "model_type": BUILT_AS.get(config.model_type, config.model_type), "hidden_size": config.hidden_size,
         "intermediate_size": intermediate_of(config, layers), "num_layers": config.num_hidden_layers,
@@ -222,7 +241,7 @@ def expected(folder):
         "max_positions": config.max_position_embeddings, "rms_norm_eps": eps,
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
         "without_rope": without_rope_of(config, layers),
-        "attention_scale": in_fp32(attention.scaling), "embedding_scale": in_fp32(embedding_scale),
+        "attention_scale": in_fp32(attention.scaling if attention is not None else config.head_dim**-0.5), "embedding_scale": in_fp32(embedding_scale),
         "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
         "logits_scaling": 1.0 / logits_scaling if config.model_type == "hyperclovax" else logits_scaling,
         "attention_cap": float(getattr(config, "attn_logit_softcapping", None) or 0.0),

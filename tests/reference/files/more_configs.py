@@ -3,9 +3,47 @@
 from layer_norm_configs import layer_norm_cases
 from transformers import AfmoeConfig, Dots1Config, ExaoneMoeConfig, GlmConfig, GraniteMoeHybridConfig, GraniteMoeSharedConfig
 from transformers import HeliumConfig, HunYuanMoEV1Config, HyperCLOVAXConfig, InternLM3Config, IQuestCoderConfig, MellumConfig
-from transformers import MiniMaxM2Config, SolarOpenConfig, YoutuConfig
+from transformers import MiniMaxM2Config, NemotronHConfig, SolarOpenConfig, YoutuConfig
 
 FACTORS = dict(embedding_multiplier=12.0, residual_multiplier=0.25, logits_scaling=8.0, attention_multiplier=0.0625)
+
+
+def nemotron_cases(saved, written):
+    tokens = dict(bos_token_id=1, eos_token_id=[2, 11], pad_token_id=0, tie_word_embeddings=False)
+    return {
+        "saved_nemotron_h": saved(
+            NemotronHConfig, layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], num_key_value_heads=2, head_dim=12,
+            mamba_num_heads=6, mamba_head_dim=8, n_groups=3, ssm_state_size=20, conv_kernel=3, use_conv_bias=False, use_bias=True,
+            mlp_bias=True, time_step_min=0.01, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+            moe_intermediate_size=20, moe_shared_expert_intermediate_size=28, norm_topk_prob=False, routed_scaling_factor=2.5,
+            layer_norm_epsilon=1e-6, dtype="bfloat16"),
+        "saved_nemotron_h_attention": saved(NemotronHConfig, layers_block_type=["full_attention", "mlp"], num_key_value_heads=4),
+        "nemotron_h_bare": written("nemotron_h", num_attention_heads=16),
+        # As Nemotron-H 8B and Nemotron Nano 2 are published.
+        "nemotron_h_hub": written(
+            "nemotron_h", attention_bias=False, attention_dropout=0.0, attention_head_dim=128, chunk_size=128, conv_kernel=4, expand=2,
+            head_dim=16, hidden_dropout=0.0, hybrid_override_pattern="M-M-M*-M-", initializer_range=0.02, layer_norm_epsilon=1e-05,
+            mamba_head_dim=8, mamba_hidden_act="silu", mamba_num_heads=8, mamba_proj_bias=False, max_position_embeddings=8192,
+            mlp_bias=False, mlp_hidden_act="relu2", n_groups=8, num_key_value_heads=2, num_logits_to_keep=1,
+            rescale_prenorm_residual=True, residual_in_fp32=False, rms_norm_eps=1e-05, sliding_window=None, ssm_state_size=16,
+            time_step_floor=0.0001, time_step_limit=[0.0, 1e9], time_step_max=0.1, time_step_min=0.001, torch_dtype="bfloat16",
+            use_bias=False, use_cache=True, use_conv_bias=True, use_mamba_kernels=True, **tokens),
+        # As Nemotron 3 Nano is.
+        "nemotron_h_experts_hub": written(
+            "nemotron_h", attention_bias=False, attention_dropout=0.0, chunk_size=128, conv_kernel=4, expand=2, head_dim=16,
+            hidden_dropout=0.0, hybrid_override_pattern="MEMEM*E", layer_norm_epsilon=1e-05, mamba_head_dim=8,
+            mamba_hidden_act="silu", mamba_num_heads=8, mamba_proj_bias=False, mamba_ssm_cache_dtype="float32",
+            max_position_embeddings=262144, mlp_bias=False, mlp_hidden_act="relu2", moe_intermediate_size=24,
+            moe_shared_expert_intermediate_size=40, n_group=1, n_groups=4, n_routed_experts=16, n_shared_experts=1,
+            norm_eps=1e-05, norm_topk_prob=True, num_experts_per_tok=6, num_key_value_heads=2, num_logits_to_keep=1,
+            partial_rotary_factor=1.0, rescale_prenorm_residual=True, residual_in_fp32=False, rope_theta=10000,
+            routed_scaling_factor=2.5, sliding_window=None, ssm_state_size=16, time_step_floor=0.0001, time_step_limit=[0.0, 1e9],
+            time_step_max=0.1, time_step_min=0.001, topk_group=1, torch_dtype="bfloat16", use_bias=False, use_cache=True,
+            use_conv_bias=True, use_mamba_kernels=True, **tokens),
+        "nemotron_h_older": written(
+            "nemotron_h", num_attention_heads=8, layers_block_type=["mamba", "attention", "mlp"], mamba_n_groups=2, n_groups=3, mamba_num_heads=4, mamba_d_conv=2,
+            mamba_conv_bias=False, mamba_dt_min=0.02, mamba_head_dim=16, hybrid_override_pattern="MMM"),
+    }
 
 
 def dense_cases(saved, written):
@@ -84,6 +122,9 @@ def granite_cases(saved, written):
             GraniteMoeHybridConfig, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=40, mamba_n_heads=4,
             mamba_d_state=24, layer_types=["linear_attention", "full_attention", "linear_attention"], mamba_proj_bias=True,
             mamba_d_conv=3, mamba_conv_bias=False, mamba_expand=3, time_step_limit=(0.001, 0.5)),
+        "saved_granitemoehybrid_groups": saved(
+            GraniteMoeHybridConfig, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=40, mamba_n_heads=8,
+            mamba_d_state=24, mamba_n_groups=4, layer_types=["linear_attention", "full_attention", "linear_attention"]),
         "granitemoehybrid_mamba_hub": written(
             "granitemoehybrid", attention_bias=False, attention_dropout=0.0, bos_token_id=257, eos_token_id=257, hidden_act="silu",
             init_method="mup", initializer_range=0.1, layer_types=["mamba", "mamba", "attention"], mamba_chunk_size=256,
@@ -192,5 +233,5 @@ def mixture_cases(saved, written):
 
 
 def more_cases(saved, written):
-    return {**dense_cases(saved, written), **granite_cases(saved, written), **mixture_cases(saved, written),
+    return {**dense_cases(saved, written), **granite_cases(saved, written), **nemotron_cases(saved, written), **mixture_cases(saved, written),
             **layer_norm_cases(saved, written)}

@@ -60,6 +60,16 @@ OF_GRANITE = {
     "rank_pattern, dropout": ["--rank_pattern", "input_linear=3,output_linear=2", "--lora_dropout", "0.1"],
     "dora, loraplus": ["--use_dora", "--loraplus_lr_ratio", "8", "--lora_target", "q_proj,input_linear,output_linear"],
 }
+OF_MIXERS = {
+    "all": [],
+    "attention and dropout": ["--lora_target", "q_proj,k_proj,v_proj,o_proj", "--lora_dropout", "0.1"],
+    "tensors alone": ["--lora_target", "none", "--target_parameters", "experts.down_proj"],
+    "tensors and router, rslora": ["--lora_target", "in_proj,o_proj", "--target_parameters", "experts.up_proj,experts.down_proj,gate.weight",
+                                   "--use_rslora"],
+    "rank_pattern, alpha_pattern": ["--rank_pattern", "in_proj=3,up_proj=2", "--alpha_pattern", "q_proj=32"],
+    "dora, loraplus": ["--use_dora", "--loraplus_lr_ratio", "8", "--lora_target", "q_proj,in_proj,up_proj"],
+    "modules_to_save": ["--modules_to_save", "lm_head"],
+}
 TOLERANCE = 1e-5
 FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=0.7, attention_multiplier=0.4)
 
@@ -78,6 +88,8 @@ def kinds_of(names):
                         "down_proj": "dense_4h_to_h", "lm_head,embed_tokens": "lm_head"})
     if has(".c_fc."):
         return renamed({"mlp.up_proj": "mlp.c_fc", "down_proj": "c_proj"})
+    if has(".mixer."):
+        return OF_MIXERS
     if has(".conv.in_proj."):
         return OF_CONVOLUTIONS
     if has(".kv_b_proj."):
@@ -110,8 +122,10 @@ def loss_of(model, tokenizer, texts):
 
 
 def check_all_linear(base, adapter, rank):
-    """What `lora_target: all` adapts is what PEFT's all-linear does."""
-    model = get_peft_model(base, LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM"))
+    """What `lora_target: all` adapts is what PEFT's all-linear does, or where PEFT refuses one of these layers all others."""
+    names = {name.rpartition(".")[2] for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)}
+    targets = sorted(names - {"out_proj", "lm_head"}) if base.config.model_type == "nemotron_h" else "all-linear"
+    model = get_peft_model(base, LoraConfig(r=rank, target_modules=targets, task_type="CAUSAL_LM"))
     expected = {name: tuple(tensor.shape) for name, tensor in get_peft_model_state_dict(model).items()}
     found = {name: tuple(tensor.shape) for name, tensor in load_peft_weights(adapter, device="cpu").items()}
     assert found == expected, f"all: {sorted(set(found.items()) ^ set(expected.items()))[:4]}"

@@ -80,7 +80,7 @@ def build_inputs(folder, case, method, form, experts=False):
     model.save_pretrained(model_folder)
     families.settle_files(model_folder)
     if method == "lora":
-        parameters = ["experts.gate_up_proj", "experts.down_proj", "gate.weight", "router.weight"]
+        parameters = ["experts.gate_up_proj", "experts.up_proj", "experts.down_proj", "gate.weight", "router.weight"]
         families.make_adapter(model, SEED, parameters=parameters if experts else None).save_pretrained(folder / "adapter")
     lines = corpus.write_dataset(folder / "data.jsonl", form, SEED, KEPT + (form != "text"))
     samples, _ = corpus.expected_samples(tokenizer, lines, CUTOFF)

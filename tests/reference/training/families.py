@@ -468,7 +468,7 @@ def randomize(model, seed):
                 parameter.copy_((1.0 if one else 0.0) + 0.25 * noise)
                 if model_type.startswith("gemma4") and name.endswith(("q_norm.weight", "k_norm.weight")):
                     parameter.mul_(parameter.shape[0]**-0.25)  # no other scale keeps its scores from being one-hot
-            elif any(word in name for word in ("embed_tokens", "embed_in", "lm_head")):
+            elif any(word in name for word in ("embed_tokens", "embed_in", "embeddings", "lm_head")):
                 # Where the model multiplies what it looks up, that would drown what its layers add.
                 parameter.copy_((0.5 if scales_embedding else 1.3) * hidden**-0.5 * noise)
             else:
@@ -511,6 +511,8 @@ def targets_of(model):
     if model.config.model_type in ("granitemoeshared", "granitemoehybrid"):
         of_mamba = ["in_proj", "out_proj"] if any(hasattr(layer, "mamba") and layer.mamba for layer in model.model.layers) else []
         return [*ATTENTION_LAYERS, *of_mamba, "input_linear", "output_linear"]
+    if model.config.model_type == "nemotron_h":  # to PEFT out_proj is not for adapters
+        return [*ATTENTION_LAYERS, "in_proj", "up_proj", "down_proj"]
     if model.config.model_type == "hunyuan_v1_moe":
         return [*ATTENTION_LAYERS, "wg"]
     if model.config.model_type in ("glm", "glm4"):

@@ -116,7 +116,7 @@ def greedy(model, prompt, count, stop_ids=()):
     """Greedy continuation by transformers' generate; also the least gap between the best and the second-best logit."""
     model.eval()
     # From a cache transformers goes on without the limit.
-    limited = getattr(model.config, "time_step_limit", NO_LIMIT) != NO_LIMIT
+    limited = getattr(model.config, "time_step_limit", NO_LIMIT) != NO_LIMIT or model.config.model_type == "nemotron_h"
     with torch.no_grad():
         result = model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
                                 max_new_tokens=count, do_sample=False, num_beams=1, return_dict_in_generate=True,

@@ -4,9 +4,10 @@ from transformers import GlmConfig, GlmForCausalLM, GraniteMoeHybridConfig, Gran
 from transformers import GraniteMoeSharedConfig, GraniteMoeSharedForCausalLM, HeliumConfig, HeliumForCausalLM
 from transformers import HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HyperCLOVAXConfig, HyperCLOVAXForCausalLM
 from transformers import InternLM3Config, IQuestCoderConfig, LlamaForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM
-from transformers import SolarOpenConfig, SolarOpenForCausalLM, YoutuConfig, YoutuForCausalLM
+from transformers import NemotronHConfig, NemotronHForCausalLM, SolarOpenConfig, SolarOpenForCausalLM, YoutuConfig, YoutuForCausalLM
 
-BUILT_AS_OTHERS = ("internlm3", "iquestcoder", "helium", "glm", "solar_open", "granitemoehybrid_mixture")
+BUILT_AS_OTHERS = ("internlm3", "iquestcoder", "helium", "glm", "solar_open", "granitemoehybrid_mixture", "granitemoehybrid_groups",
+                   "nemotron_h_dense")
 
 
 def more_cases(case):
@@ -109,6 +110,27 @@ def more_cases(case):
             layer_types=["linear_attention", "linear_attention", "full_attention"], mamba_n_heads=4, mamba_d_head=20,
             mamba_d_state=14, mamba_d_conv=3, mamba_conv_bias=False, mamba_proj_bias=True, embedding_multiplier=2.1,
             logits_scaling=0.9, attention_multiplier=0.33),
+        # The same in groups of heads.
+        "granitemoehybrid_groups": case(
+            GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, hidden_size=48, intermediate_size=58, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, vocab_size=117, rms_norm_eps=1e-5, tie_word_embeddings=True,
+            num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=58,
+            layer_types=["linear_attention", "full_attention"], mamba_n_heads=6, mamba_d_head=16, mamba_n_groups=2,
+            mamba_d_state=20, embedding_multiplier=2.5, residual_multiplier=0.79, logits_scaling=0.7, attention_multiplier=0.27),
+        # Layers of one half: state spaces in groups of heads, experts and MLPs without a gate, attention that turns nothing. Many
+        # steps are too small.
+        "nemotron_h": case(
+            NemotronHConfig, NemotronHForCausalLM, hidden_size=48, intermediate_size=58, vocab_size=123, layer_norm_epsilon=1e-5,
+            layers_block_type=["linear_attention", "moe", "full_attention", "linear_attention", "mlp"], num_attention_heads=4,
+            num_key_value_heads=2, head_dim=14, mamba_num_heads=6, mamba_head_dim=14, n_groups=3, ssm_state_size=20, conv_kernel=4,
+            time_step_min=0.5, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=18,
+            moe_shared_expert_intermediate_size=26, norm_topk_prob=True, routed_scaling_factor=1.7),
+        # The same without experts, with biases.
+        "nemotron_h_dense": case(
+            NemotronHConfig, NemotronHForCausalLM, hidden_size=40, intermediate_size=62, vocab_size=119, layer_norm_epsilon=1e-5,
+            layers_block_type=["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"], num_attention_heads=4,
+            num_key_value_heads=2, head_dim=12, mamba_num_heads=4, mamba_head_dim=18, n_groups=2, ssm_state_size=12, conv_kernel=3,
+            use_conv_bias=False, use_bias=True, mlp_bias=True),
         # Norms on both sides, and factors; logits are multiplied.
         "hyperclovax": case(
             HyperCLOVAXConfig, HyperCLOVAXForCausalLM, hidden_size=40, intermediate_size=54, num_hidden_layers=2,

@@ -141,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain,
                          testing::Values("phi3", "qwen3_5", "qwen3_5_moe", "qwen3_next", "granitemoe", "glm4_moe",
                                          "glm4_moe_lite", "deepseek_v3", "deepseek_v2", "ernie4_5_moe", "lfm2_moe",
                                          "gemma4_moe", "youtu", "granitemoeshared", "granitemoehybrid",
-                                         "granitemoehybrid_mamba", "hunyuan_moe", "minimax_m2", "exaone_moe", "afmoe"),
+                                         "granitemoehybrid_mamba", "hunyuan_moe", "minimax_m2", "exaone_moe", "afmoe",
+                                         "nemotron_h"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {

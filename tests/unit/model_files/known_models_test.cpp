@@ -135,6 +135,13 @@ TEST(KnownModels, ParametersOfAttentionByALatent_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("deepseek-ai/DeepSeek-V2-Lite-Chat")), 15706484224U);
 }
 
+/// As transformers 5.23 counts; the biases by which experts are chosen are no parameters there.
+TEST(KnownModels, ParametersOfLayersOfOneHalf_AreAsInTransformers) {
+  EXPECT_EQ(parameters_of(*known_model("nvidia/Nemotron-H-8B-Base-8K")), 8100852736U);
+  EXPECT_EQ(parameters_of(*known_model("nvidia/NVIDIA-Nemotron-Nano-9B-v2")), 8888227328U);
+  EXPECT_EQ(parameters_of(*known_model("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")), 31577937344U + 23U * 128U);
+}
+
 /// As transformers 5.23 counts.
 TEST(KnownModels, ParametersOfSmallFamilies_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("internlm/internlm3-8b-instruct")), 8804241408U);

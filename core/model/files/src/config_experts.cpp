@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "config_mixers.h"
 #include "rondo/base/status.h"
 
 namespace rondo::model {
@@ -84,12 +85,19 @@ std::vector<bool> parse_stepped_blocks(Fields& fields, std::uint32_t layers) {
   return dense;
 }
 
-/// Blocks with one MLP, where not all have experts.
+std::vector<bool> parse_other_mixers(Fields& fields) {
+  std::vector<bool> dense;
+  for (const Mixer mixer : parse_mixers(fields)) dense.push_back(mixer != Mixer::kExperts);
+  return dense;
+}
+
+/// Blocks with one MLP, or without, where not all have experts.
 std::vector<bool> parse_dense_blocks(Fields& fields, const ExpertTraits& traits, std::uint32_t layers) {
   std::vector<bool> dense;
   if (traits.mixtures == Mixtures::kStepped) dense = parse_stepped_blocks(fields, layers);
   if (traits.mixtures == Mixtures::kRanged) dense = parse_ranged_blocks(fields, layers);
   if (traits.mixtures == Mixtures::kBehind) dense = parse_leading_blocks(fields, traits, layers);
+  if (traits.mixtures == Mixtures::kMixers) dense = parse_other_mixers(fields);
   const bool listed = traits.mixtures == Mixtures::kListed || traits.mixtures == Mixtures::kListedOrBehind;
   if (listed) dense = parse_listed_blocks(fields, traits, layers);
   return std::find(dense.begin(), dense.end(), true) == dense.end() ? std::vector<bool>() : dense;
@@ -124,6 +132,9 @@ std::uint32_t shared_width(Fields& fields, const ExpertTraits& traits, const Mod
   if (!traits.shared_mlp_key.empty()) {
     const std::uint32_t least = traits.shared_mlp_width == 0 ? 0 : 1;
     return fields.integer(std::string(traits.shared_mlp_key), least, kMaxIntermediate, traits.shared_mlp_width);
+  }
+  if (!traits.shared_width_key.empty()) {
+    return fields.integer(std::string(traits.shared_width_key), 1, kMaxIntermediate, traits.shared_width_absent);
   }
   if (traits.shared_width != 0) {
     return fields.integer("shared_expert_intermediate_size", 1, kMaxIntermediate, traits.shared_width);
@@ -203,6 +214,7 @@ void parse_experts(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   }
   const bool beside_mlp = !own.switch_key.empty();
   if (beside_mlp && !fields.flag(std::string(own.switch_key), false)) return;
+  if (own.mixtures == Mixtures::kMixers && std::ranges::count(parse_mixers(fields), Mixer::kExperts) == 0) return;
   const auto or_none = [](std::uint32_t number) { return number == 0 ? std::nullopt : std::optional(number); };
   ExpertsConfig experts;
   config.shared_mlp = !own.shared_mlp_key.empty();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config_mixers.h"
 #include "config_space.h"
 #include "family.h"
 #include "json_reader.h"
@@ -91,6 +92,7 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
 /// Both spellings: older versions of transformers know no settings by kind of layer, newer ones read no theta of layers
 /// that slide outside of them.
 void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (!traits.rotates) return;
   const auto set = [](const RopeConfig& rope) {
     OrderedJson settings = rope_scaling(rope, true);
     settings["rope_theta"] = rope.theta;
@@ -184,7 +186,7 @@ void add_dense_blocks(const ExpertsConfig& experts, const ExpertTraits& traits, 
 }
 
 void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
-  if (!traits.experts) return;
+  if (!traits.experts || (traits.lone_halves && !config.experts)) return;
   const ExpertsConfig experts = config.experts.value_or(ExpertsConfig{});
   if (!traits.experts->switch_key.empty()) {
     out[std::string(traits.experts->switch_key)] = config.experts.has_value();
@@ -196,6 +198,8 @@ void add_experts(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     out["moe_intermediate_size"] = experts.width;
   if (const std::string_view key = traits.experts->shared_mlp_key; !key.empty()) {
     out[std::string(key)] = config.experts ? experts.shared_width : config.intermediate_size;
+  } else if (!traits.experts->shared_width_key.empty()) {
+    out[std::string(traits.experts->shared_width_key)] = experts.shared_width;
   } else if (!traits.experts->shared_count_key.empty()) {
     out[std::string(traits.experts->shared_count_key)] = experts.width == 0 ? 0 : experts.shared_width / experts.width;
   } else if (experts.shared_width != 0 && !traits.experts->shares_mlp) {
@@ -292,6 +296,7 @@ std::string format_config(const ModelConfig& config) {
   add_short_convolution(config, out);
   add_latent_attention(config, traits, out);
   add_state_space(config, traits, out);
+  add_lone_halves(config, traits, out);
   if (traits.reads_use_bias) out["use_bias"] = config.attention_bias;
   if (!traits.qkv_bias_key.empty()) out[std::string(traits.qkv_bias_key)] = config.attention_bias;
   if (traits.reads_attention_bias) out["attention_bias"] = config.attention_bias;

@@ -9,6 +9,7 @@
 #include "config_factors.h"
 #include "config_latent.h"
 #include "config_linear.h"
+#include "config_mixers.h"
 #include "config_rope.h"
 #include "config_space.h"
 #include "family.h"
@@ -235,7 +236,8 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   if (!traits.experts || !traits.experts->everywhere) {
     config.intermediate_size = parse_intermediate(fields, traits);
   }
-  config.num_layers = fields.integer("num_hidden_layers", 1, kMaxLayers);
+  config.num_layers = traits.lone_halves ? static_cast<std::uint32_t>(parse_mixers(fields).size())
+                                         : fields.integer("num_hidden_layers", 1, kMaxLayers);
   config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabulary, or_none(traits.vocab_size));
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
   config.rms_norm_eps = traits.rms_norm_eps;
@@ -366,7 +368,7 @@ void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std:
 void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   config.sliding_window.assign(config.num_layers, 0);
   // Whose layer_types say something else.
-  if (traits.linear_attention || traits.short_convolution || traits.state_space) return;
+  if (traits.linear_attention || traits.short_convolution || traits.state_space || traits.lone_halves) return;
   const std::vector<bool> slides = parse_layer_types(fields, config.num_layers, "sliding_attention");
   switch (traits.windows) {
     case Windows::kNever:
@@ -484,7 +486,11 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   // From here on the sizes are used to allocate and to divide.
   RONDO_RETURN_IF_ERROR(fields.status());
   config.activation = parse_activation(fields, *traits);
-  parse_ropes(fields, *traits, config);
+  if (traits->rotates) {
+    parse_ropes(fields, *traits, config);
+  } else {
+    config.without_rope.assign(config.num_layers, true);
+  }
   parse_unrotated(fields, *traits, config);
   const bool older_key = traits->short_convolution && fields.has("tie_embedding");
   config.tie_word_embeddings = fields.flag(older_key ? "tie_embedding" : "tie_word_embeddings", traits->ties);
@@ -505,6 +511,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_linear_attention(fields, *traits, config);
   parse_short_convolution(fields, *traits, config);
   parse_state_space(fields, *traits, config);
+  parse_lone_halves(fields, *traits, config);
   parse_windows(fields, *traits, config);
   parse_global_heads(fields, *traits, config);
   config.weight_type = parse_dtype(fields);

@@ -24,7 +24,8 @@ void add_tensors(const ModelConfig& config, std::uint32_t layer, std::vector<Exp
   const std::string router = mixture + names.router;
   // Where it is a linear layer an adapter has it as such.
   if (!config.experts->has_linear_router()) out.push_back({Kind::kRouter, router + ".weight", router, layer});
-  out.push_back({Kind::kInner, mixture + "experts.gate_up_proj", mixture + "experts", layer});
+  const char* inner = config.gated_mlp ? "experts.gate_up_proj" : "experts.up_proj";
+  out.push_back({Kind::kInner, mixture + inner, mixture + "experts", layer});
   out.push_back({Kind::kDown, mixture + "experts.down_proj", mixture + "experts", layer});
 }
 
@@ -47,7 +48,8 @@ ExpertFactors factors_of(const ModelConfig& config, const LoraConfig& lora, cons
   factors.experts = experts.count;
   if (tensor.kind == Kind::kInner) {
     factors.in = config.hidden_size;
-    factors.parts = {{part("gate_proj"), experts.width}, {part("up_proj"), experts.width}};
+    if (config.gated_mlp) factors.parts.push_back({part("gate_proj"), experts.width});
+    factors.parts.push_back({part("up_proj"), experts.width});
     factors.in_turn = has_experts_in_turn(config);
   } else {
     factors.in = experts.width;
@@ -168,7 +170,8 @@ std::string weight_of_expert(const ModelConfig& config, const ExpertTensor& tens
   const ExpertNames names = expert_names(config);
   const std::string mixture = fmt::format("{}layers.{}.{}", name_prefix(config), tensor.layer, names.module);
   if (tensor.kind == Kind::kRouter) return mixture + names.router + ".weight";
-  const char* name = tensor.kind == Kind::kDown ? names.down : part == 0 ? names.gate : names.up;
+  const bool is_gate = part == 0 && config.gated_mlp;
+  const char* name = tensor.kind == Kind::kDown ? names.down : is_gate ? names.gate : names.up;
   return fmt::format("{}experts.{}.{}.weight", mixture, expert, name);
 }
 

@@ -37,6 +37,7 @@ enum class Mixtures {
   kBehind,          // those behind the first so many: ExpertTraits::leading_key
   kListed,          // mlp_layer_types, or else those behind the first so many, whatever leading_key says
   kListedOrBehind,  // mlp_layer_types, or else as leading_key says
+  kMixers,          // those whose only half these are: config_mixers.h
 };
 
 /// ExpertTraits::width: moe_intermediate_size must be there.
@@ -88,6 +89,10 @@ struct ExpertTraits {
   std::string_view shared_mlp_key = {};
   std::uint32_t shared_mlp_width = 0;
   bool may_be_none = false;  // their number may be 0: then that MLP is alone
+  /// In the place of shared_width, without a gate: the width of the one that all tokens share, `shared_experts`, and
+  /// what that is when it is absent.
+  std::string_view shared_width_key = {};
+  std::uint32_t shared_width_absent = 0;
 };
 
 struct FamilyTraits {
@@ -143,14 +148,18 @@ struct FamilyTraits {
   std::optional<std::string_view> output_bias_key = std::nullopt;
   bool biased_alike = false;  // InternLM 3: attention_bias, also `qkv_bias`, and mlp_bias, also `bias`, say the same
   bool attention_sinks = false;
-  bool gates_attention = false;    // ModelConfig::gates_apart
-  bool state_space = false;        // in some blocks; in all where nothing is said. Granite 4
-  bool reads_rotary_dim = false;   // how many channels of a head turn
-  bool reads_mup = false;          // `mup_enabled`: embeddings are times sqrt(hidden_size), not rounded
-  bool linear_attention = false;   // in some blocks; the others' attention is gated
-  bool joined_by_heads = false;    // LinearAttentionConfig::joined_by_heads
-  bool short_convolution = false;  // in some blocks. LFM2's names of tensors and keys
-  bool adjusts_width = false;      // LFM2: an MLP's width is less than what the file says, unless that says otherwise
+  bool gates_attention = false;           // ModelConfig::gates_apart
+  bool state_space = false;               // in some blocks; in all where nothing is said. Granite 4
+  bool lone_halves = false;               // a block is a state space, attention, an MLP or experts: Nemotron-H's words
+  bool adapts_space_output = true;        // PEFT lets a state space's out_proj have an adapter
+  bool rotates = true;                    // false: there is no rotary embedding, nor are there settings of it
+  const char* prefix_in_files = nullptr;  // in the place of `prefix`, where files have another
+  bool reads_rotary_dim = false;          // how many channels of a head turn
+  bool reads_mup = false;                 // `mup_enabled`: embeddings are times sqrt(hidden_size), not rounded
+  bool linear_attention = false;          // in some blocks; the others' attention is gated
+  bool joined_by_heads = false;           // LinearAttentionConfig::joined_by_heads
+  bool short_convolution = false;         // in some blocks. LFM2's names of tensors and keys
+  bool adjusts_width = false;  // LFM2: an MLP's width is less than what the file says, unless that says otherwise
   bool reads_mlp_bias = false;
   bool mlp_bias_always = false;
   bool gated_mlp = true;  // ModelConfig::gated_mlp

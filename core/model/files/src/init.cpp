@@ -47,7 +47,8 @@ void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelCo
   if (own.width != 0 || experts.beside_mlp) {
     experts.width = options.moe_intermediate_size != 0 ? options.moe_intermediate_size : config.hidden_size;
   }
-  const bool shares = own.shared_width != 0 || !own.shared_count_key.empty() || own.shares_mlp;
+  const bool shares =
+      own.shared_width != 0 || !own.shared_count_key.empty() || own.shares_mlp || !own.shared_width_key.empty();
   config.shared_mlp = !own.shared_mlp_key.empty();
   if (shares || config.shared_mlp) experts.shared_width = experts.width;  // likewise
   if (own.leading != 0 && config.num_layers > 1) {
@@ -56,6 +57,23 @@ void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelCo
   }
   if (own.everywhere) config.intermediate_size = 0;
   if (own.may_be_none) config.experts.reset();  // likewise
+}
+
+/// A state space, experts, attention, an MLP, and again from the first on.
+void alternate_halves(ModelConfig& config) {
+  StateSpaceConfig space;
+  space.heads = config.num_heads;
+  space.head_size = std::min(2 * config.head_dim, kMaxDeltaSize);
+  space.state_size = std::min(config.head_dim, kMaxDeltaSize);
+  space.convolution = 4;
+  space.convolution_bias = true;
+  space.groups = config.num_kv_heads;
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    space.blocks.push_back(layer % 4 == 0);
+    config.lone_mlps.push_back(layer % 2 == 1);
+    if (config.experts) config.experts->dense_blocks.push_back(layer % 4 != 1);
+  }
+  config.state_space = std::move(space);
 }
 
 ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits) {
@@ -103,6 +121,7 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   if (traits.experts && (traits.experts->switch_key.empty() || options.moe_intermediate_size != 0)) {
     add_experts(options, traits, config);
   }
+  if (traits.lone_halves) alternate_halves(config);
   if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
   if (traits.linear_attention) {
     const std::uint32_t size = std::min(config.head_dim, kMaxDeltaSize);

@@ -124,6 +124,10 @@ constexpr Row kRows[] = {
     {"ibm-granite/granite-3.1-3b-a800m-instruct", "granitemoe", 1536, 512, 32, 24, 8, 64, 49155, true, 131072, 1e7, 0,
      0, 40, 8},
     {"ibm-granite/granite-4.0-micro", "granitemoehybrid", 2560, 8192, 40, 40, 8, 64, 100352, true, 131072, 1e7},
+    {"nvidia/Nemotron-H-8B-Base-8K", "nemotron_h", 4096, 21504, 52, 32, 8, 128, 131072, false, 8192, 1e4},
+    {"nvidia/NVIDIA-Nemotron-Nano-9B-v2", "nemotron_h", 4480, 15680, 56, 40, 8, 128, 131072, false, 131072, 1e4},
+    {"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron_h", 2688, 1856, 52, 32, 2, 128, 131072, false, 262144, 1e4,
+     0, 0, 128, 6, 1856},
     {"allenai/OLMo-2-0425-1B", "olmo2", 2048, 8192, 16, 16, 16, 128, 100352, false, 4096, 5e5},
     {"allenai/OLMo-2-1124-7B", "olmo2", 4096, 11008, 32, 32, 32, 128, 100352, false, 4096, 5e5},
     {"allenai/OLMo-2-1124-13B", "olmo2", 5120, 13824, 40, 40, 40, 128, 100352, false, 4096, 5e5},
@@ -200,6 +204,20 @@ std::string latent_text(const Row& row) {
          R"( "routed_scaling_factor": 2.446)";
 }
 
+/// Which halves there are, and sizes of state spaces.
+std::string mixers_text(const Row& row) {
+  if (std::string_view(row.type) != "nemotron_h") return "";
+  if (row.experts > 0) {
+    return R"(, "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "mamba_num_heads": 64,)"
+           R"( "moe_shared_expert_intermediate_size": 3712, "routed_scaling_factor": 2.5)";
+  }
+  if (row.layers == 56) {
+    return R"(, "hybrid_override_pattern": "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-",)"
+           R"( "mamba_head_dim": 80)";
+  }
+  return R"(, "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-")";
+}
+
 std::string config_text(const Row& row) {
   std::string text =
       fmt::format(R"({{"model_type": "{}", "hidden_size": {}, "intermediate_size": {}, "num_hidden_layers": {},)"
@@ -240,11 +258,11 @@ std::string config_text(const Row& row) {
   if (std::string_view(row.type) == "gpt_oss") text += R"(, "quantization_config": {"quant_method": "mxfp4"})";
   if (row.experts > 0) {
     const std::string_view type = row.type;
-    const bool routed = type.starts_with("glm4_moe") || type.starts_with("deepseek");
+    const bool routed = type.starts_with("glm4_moe") || type.starts_with("deepseek") || type == "nemotron_h";
     text += fmt::format(R"(, "{}": {}, "num_experts_per_tok": {})", routed ? "n_routed_experts" : "num_experts",
                         row.experts, row.choices);
   }
-  text += latent_text(row);
+  text += latent_text(row) + mixers_text(row);
   if (row.value_heads > 0) text += fmt::format(R"(, "linear_num_value_heads": {})", row.value_heads);
   if (row.width > 0 && row.value_heads > 0) {  // the one that all tokens share is as wide
     text += fmt::format(R"(, "shared_expert_intermediate_size": {})", row.width);

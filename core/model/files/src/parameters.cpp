@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kNamed = 3;  // tensors that an error names; the others it counts
 
 constexpr const char* kModel = "model.";
+constexpr const char* kMixerName = "mixer";  // of a block that is one half alone
 
 std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
@@ -70,7 +71,9 @@ std::vector<LinearModule> state_space_linears(const ModelConfig& config, std::ui
                                            make("b_proj", hidden, space.row_width()),
                                            make("c_proj", hidden, space.row_width()),
                                            make("dt_proj", hidden, space.heads)};
-  return {fused("in_proj", parts), make("out_proj", space.width(), hidden)};
+  LinearModule out = make("out_proj", space.width(), hidden);
+  out.adaptable = traits_of(config.family).adapts_space_output;
+  return {fused("in_proj", parts), out};
 }
 
 /// The channels of keys that turn are one head's; a head's keys and values take turns.
@@ -139,7 +142,7 @@ void add_experts(const ModelConfig& config, std::uint32_t layer, std::vector<Par
   }
   for (std::uint32_t expert = 0; expert < config.experts->count; ++expert) {
     const std::string one = fmt::format("experts.{}.", expert);
-    matrix(one + names.gate, width, hidden);
+    if (config.gated_mlp) matrix(one + names.gate, width, hidden);
     matrix(one + names.up, width, hidden);
     matrix(one + names.down, hidden, width);
   }
@@ -200,13 +203,13 @@ void add_norm(const ModelConfig& config, const std::string& path, std::optional<
   if (config.norm_bias) out.push_back({path + ".bias", {config.hidden_size}, ParameterKind::kBias, layer});
 }
 
-void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
-  const std::string prefix = layer_prefix(config, layer);
+void add_norm_if(const ModelConfig& config, const char* name, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  if (name != nullptr) add_norm(config, layer_prefix(config, layer) + name, layer, out);
+}
+
+void add_attention_half(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
   const NormNames norms = norm_names(config.norm_place);
-  const auto norm_if = [&](const char* name) {
-    if (name != nullptr) add_norm(config, prefix + name, layer, out);
-  };
-  norm_if(norms.attention_input);
+  add_norm_if(config, norms.attention_input, layer, out);
   add_linears(attention_linears(config, layer), out);
   if (is_convolution(config, layer)) {
     const std::uint64_t width = config.short_convolution->width;
@@ -221,17 +224,22 @@ void add_block(const ModelConfig& config, std::uint32_t layer, std::vector<Param
   } else {
     add_full_attention(config, layer, out);
   }
-  norm_if(norms.attention_output);
-  norm_if(norms.mlp_input);
+  add_norm_if(config, norms.attention_output, layer, out);
+}
+
+void add_mlp_half(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
+  const NormNames norms = norm_names(config.norm_place);
+  add_norm_if(config, norms.mlp_input, layer, out);
   add_linears(mlp_linears(config, layer), out);
   add_experts(config, layer, out);
   if (has_experts(config, layer) && config.experts->beside_mlp) {
     for (const char* name : {BesideNames::kMlpOutput, BesideNames::kExpertsInput, BesideNames::kExpertsOutput}) {
-      norm_if(name);
+      add_norm_if(config, name, layer, out);
     }
   }
-  norm_if(norms.mlp_output);
-  if (config.scales_blocks) out.push_back({prefix + kBlockScaleName, {1}, ParameterKind::kBlockScale, layer});
+  add_norm_if(config, norms.mlp_output, layer, out);
+  if (!config.scales_blocks) return;
+  out.push_back({layer_prefix(config, layer) + kBlockScaleName, {1}, ParameterKind::kBlockScale, layer});
 }
 }  // namespace
 
@@ -276,6 +284,8 @@ NormNames norm_names(NormPlace place) {
       return {"operator_norm", nullptr, "ffn_norm", nullptr};
     case NormPlace::kShared:
       return {"input_layernorm", nullptr, nullptr, nullptr};
+    case NormPlace::kMixer:
+      return {"norm", nullptr, "norm", nullptr};
   }
   return {nullptr, nullptr, nullptr, nullptr};
 }
@@ -301,7 +311,7 @@ std::string last_norm_path(const ModelConfig& config) {
 
 std::string mlp_path(const ModelConfig& config, std::uint32_t layer) {
   const char* name = config.short_convolution ? "feed_forward" : config.shared_mlp ? "shared_mlp" : "mlp";
-  return layer_prefix(config, layer) + name;
+  return layer_prefix(config, layer) + (config.lone_mlps.empty() ? name : kMixerName);
 }
 
 MlpNames mlp_names(const ModelConfig& config) {
@@ -336,7 +346,8 @@ ExpertNames expert_names(const ModelConfig& config) {
     names.router = "router.proj";
   }
   if (traits->router != nullptr) names.router = traits->router;
-  if (!traits->shared_count_key.empty()) names.shared = "shared_experts";
+  if (traits->mixtures == Mixtures::kMixers) names.module = "mixer.";
+  if (!traits->shared_count_key.empty() || !traits->shared_width_key.empty()) names.shared = "shared_experts";
   if (traits->shares_mlp) names.shared = "shared_mlp";
   if (config.experts && config.experts->choice_bias) names.choice_bias = traits->choice_bias.data();
   return names;
@@ -353,6 +364,7 @@ MixtureInMemory mixture_in_memory(const ModelConfig& config) {
   if (traits && !traits->switch_key.empty()) return {"", "router.proj"};
   if (traits && traits->in_linears) return {"block_sparse_moe.", "router"};
   if (traits && traits->router != nullptr) return {"mlp.", traits->router};
+  if (traits && traits->mixtures == Mixtures::kMixers) return {"mixer.", "gate"};
   return {config.short_convolution ? "feed_forward." : "mlp.", traits && traits->stacked ? "router" : "gate"};
 }
 
@@ -366,7 +378,10 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
   const std::vector<std::uint64_t> table = {config.vocab_size, config.hidden_size};
   std::vector<ParameterSpec> out;
   out.push_back({embedding_path(config) + ".weight", table, ParameterKind::kEmbedding, std::nullopt});
-  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) add_block(config, layer, out);
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    if (has_attention(config, layer)) add_attention_half(config, layer, out);
+    if (has_mlp(config, layer)) add_mlp_half(config, layer, out);
+  }
   add_norm(config, last_norm_path(config), std::nullopt, out);
   if (!config.tie_word_embeddings) out.push_back({"lm_head.weight", table, ParameterKind::kMatrix, std::nullopt});
   return out;
@@ -378,6 +393,7 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
 
 std::string attention_path(const ModelConfig& config, std::uint32_t layer) {
   if (is_convolution(config, layer)) return layer_prefix(config, layer) + "conv";
+  if (!config.lone_mlps.empty()) return layer_prefix(config, layer) + kMixerName;
   if (is_state_space(config, layer)) return layer_prefix(config, layer) + "mamba";
   return layer_prefix(config, layer) +
          (is_linear(config, layer) ? "linear_attn" : traits_of(config.family).attention_name);
@@ -392,6 +408,7 @@ std::vector<ConvolutionPart> convolution_parts(const StateSpaceConfig& space) {
 }
 
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer) {
+  if (!has_attention(config, layer)) return {};
   if (is_linear(config, layer)) return linear_attention_linears(config, layer);
   if (is_convolution(config, layer)) return convolution_linears(config, layer);
   if (is_state_space(config, layer)) return state_space_linears(config, layer);
@@ -424,6 +441,7 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
 }
 
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer) {
+  if (!has_mlp(config, layer)) return {};
   const bool beside = has_experts(config, layer) && config.experts->beside_mlp;
   const bool mixture = has_experts(config, layer) && !beside;
   if (mixture && config.experts->shared_width == 0) return {};

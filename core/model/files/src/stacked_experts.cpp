@@ -236,7 +236,7 @@ StackName name_of_stack(const ModelConfig& config, std::uint32_t layer, const ch
           experts};
 }
 StackName inner_stack(const ModelConfig& config, std::uint32_t layer) {
-  return name_of_stack(config, layer, "gate_up_proj", "input_linear");
+  return name_of_stack(config, layer, config.gated_mlp ? "gate_up_proj" : "up_proj", "input_linear");
 }
 StackName down_stack(const ModelConfig& config, std::uint32_t layer) {
   return name_of_stack(config, layer, "down_proj", "output_linear");
@@ -273,9 +273,10 @@ absl::Status split_stack(const Sizes& sizes, const StackName& name, const std::v
 absl::Status split_stacks(const ModelConfig& config, TensorFiles& files) {
   const ExpertNames names = expert_names(config);
   const Sizes sizes = sizes_of(config);
+  std::vector<std::string> inner = {names.up};
+  if (config.gated_mlp) inner.insert(inner.begin(), names.gate);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    RONDO_RETURN_IF_ERROR(
-        split_stack(sizes, inner_stack(config, layer), {names.gate, names.up}, {sizes.width, sizes.hidden}, files));
+    RONDO_RETURN_IF_ERROR(split_stack(sizes, inner_stack(config, layer), inner, {sizes.width, sizes.hidden}, files));
     RONDO_RETURN_IF_ERROR(
         split_stack(sizes, down_stack(config, layer), {names.down}, {sizes.hidden, sizes.width}, files));
   }

@@ -417,6 +417,7 @@ std::string architecture_name(Family family) {
     case Family::kGptNeoX:
     case Family::kOlmo:
     case Family::kAfmoe:
+    case Family::kNemotronH:
       break;  // check_expressible() refuses it
   }
   return "";

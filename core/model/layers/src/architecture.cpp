@@ -166,15 +166,22 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
                     parallel_parts(config, method, block).parameters());
       continue;
     }
-    assembler.add(attention_path(config, block), LayerKind::kAttention, block,
-                  attention_parts(config, method, block).parameters);
-    assembler.add(mlp_path(config, block), LayerKind::kMlp, block, mlp_parts(config, method, block).parameters);
+    if (has_attention(config, block)) {
+      assembler.add(attention_path(config, block), LayerKind::kAttention, block,
+                    attention_parts(config, method, block).parameters);
+    }
+    if (has_mlp(config, block)) {
+      assembler.add(mlp_path(config, block), LayerKind::kMlp, block, mlp_parts(config, method, block).parameters);
+    }
   }
   model.first_head_layer_ = static_cast<LayerIndex>(model.layers_.size());
   std::vector<Parameter> last;
   const NormUse norm = norm_use(config, 0);
   const bool trains_norm = method.trains_end("norm");
-  if (norm.weight) last.push_back({last_norm_path(config) + ".weight", {hidden}, WeightKind::kNorm, trains_norm});
+  if (norm.weight) {
+    last.push_back({last_norm_path(config) + ".weight", {hidden}, WeightKind::kNorm, trains_norm});
+    last.back().named_as_norm = last_norm_path(config).ends_with("norm");
+  }
   if (norm.bias) last.push_back({last_norm_path(config) + ".bias", {hidden}, WeightKind::kBias, trains_norm});
   last.push_back(head);
   assembler.add_head(last, rows_of_head_part(config, method));

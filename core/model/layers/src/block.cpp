@@ -33,15 +33,17 @@ devices::GatedActivationAttributes activation_of_experts(const ModelConfig& conf
           static_cast<float>(clamped->limit)};
 }
 
-/// What down() reads: activation(gate) * up, or without a gate activation(up). Relu squared is relu(up) * up.
+/// activation(up). Relu squared is relu(up) * up.
+TensorId record_ungated(Recorder& recorder, TensorId up, const ModelConfig& config) {
+  const bool squared = config.activation == Activation::kReluSquared;
+  return recorder.gated_activation(up, squared ? std::optional(up) : std::nullopt, activation_of(config));
+}
+
+/// What down() reads: activation(gate) * up, or without a gate activation(up).
 TensorId record_inner(Recorder& recorder, LinearRecorder& linears, const LayerParts& parts, TensorId normed,
                       const ModelConfig& config) {
   const devices::Shape inner = {recorder.tokens(), parts.linears[0].out};
-  if (!config.gated_mlp) {
-    const TensorId up = linears.record(parts.linears[0], normed, {}, inner);
-    const bool squared = config.activation == Activation::kReluSquared;
-    return recorder.gated_activation(up, squared ? std::optional(up) : std::nullopt, activation_of(config));
-  }
+  if (!config.gated_mlp) return record_ungated(recorder, linears.record(parts.linears[0], normed, {}, inner), config);
   const TensorId gate = linears.record(parts.linears[0], normed, {}, inner);
   const TensorId up = linears.record(parts.linears[1], normed, {}, inner);
   return recorder.gated_activation(gate, up, activation_of(config));
@@ -52,8 +54,9 @@ TensorId record_shared_expert(Recorder& recorder, LinearRecorder& linears, const
                               Residual residual, const ModelConfig& config) {
   const TensorId inner = record_inner(recorder, linears, parts, normed, config);
   const devices::Shape outer = {recorder.tokens(), config.hidden_size};
-  if (!config.experts->gates_shared) return linears.record(parts.linears[2], inner, residual, outer);
-  const TensorId down = linears.record(parts.linears[2], inner, {}, outer);
+  const LinearUse& last = parts.linears[config.gated_mlp ? 2 : 1];
+  if (!config.experts->gates_shared) return linears.record(last, inner, residual, outer);
+  const TensorId down = linears.record(last, inner, {}, outer);
   const TensorId gate = linears.record(parts.linears[3], normed, {}, {recorder.tokens(), 1});
   const Recorder::Routed all = recorder.route(gate, 1, {.sigmoid = true});
   return recorder.combine(down, all, residual.addend, residual.factor);
@@ -144,6 +147,10 @@ TensorId record_routed(Recorder& recorder, WeightSource& weights, const ExpertPa
   const ExpertsConfig& experts = *config.experts;
   ExpertRecorder each(recorder, weights, routed, config);
   const TensorId sent = recorder.dispatch(read, routed);
+  if (!config.gated_mlp) {
+    const TensorId up = each.product(sent, own.up, experts.width, "up");
+    return each.product(record_ungated(recorder, up, config), own.down, config.hidden_size, "down");
+  }
   const TensorId gate = each.product(sent, own.gate, experts.width, "gate");
   const TensorId up = each.product(sent, own.up, experts.width, "up");
   const TensorId activated = recorder.gated_activation(gate, up, activation_of_experts(config));

@@ -92,7 +92,7 @@ void PartsBuilder::experts(const std::string& prefix, const ModelConfig& config)
   }
   for (std::int64_t expert = 0; expert < count; ++expert) {
     const std::string one = fmt::format("{}experts.{}.", module, expert);
-    parts.gate.weights.push_back(matrix_of_expert(one + names.gate, width, hidden));
+    if (config.gated_mlp) parts.gate.weights.push_back(matrix_of_expert(one + names.gate, width, hidden));
     parts.up.weights.push_back(matrix_of_expert(one + names.up, width, hidden));
     parts.down.weights.push_back(matrix_of_expert(one + names.down, hidden, width));
   }
@@ -123,6 +123,7 @@ void PartsBuilder::expert_adapters(const ModelConfig& config, ExpertParts& parts
         factor(factors.a, {experts * adapter.rank, static_cast<std::int64_t>(factors.in)}, WeightKind::kLoraA, 1.0);
     std::vector<std::optional<ExpertAdapter>*> of_parts = {&parts.router_adapter};
     if (factors.tensor.kind == ExpertTensor::Kind::kInner) of_parts = {&parts.gate.adapter, &parts.up.adapter};
+    if (factors.parts.size() < of_parts.size()) of_parts = {&parts.up.adapter};  // without a gate
     if (factors.tensor.kind == ExpertTensor::Kind::kDown) of_parts = {&parts.down.adapter};
     for (std::size_t part = 0; part < factors.parts.size(); ++part) {
       const auto out = static_cast<std::int64_t>(factors.parts[part].out);

@@ -71,7 +71,8 @@ enum class Family {
   kQwen35Moe,
   kQwen3Next,
   kLfm2,
-  kLfm2Moe
+  kLfm2Moe,
+  kNemotronH
 };
 enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 /// kProportional: of the frequencies of whole heads so many stay as turned_share says, from the fastest on; the others
@@ -80,7 +81,8 @@ enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope, kP
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
 /// kAround, kNumbered, kBeside: both, by other names. kOperator: its input, by other names.
 /// kShared: the input of attention, and what that gives is the input of the MLP too (ModelConfig::parallel).
-enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator, kShared };
+/// kMixer: the input of a block that is one half alone.
+enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator, kShared, kMixer };
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
 enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
@@ -132,7 +134,7 @@ struct ExpertsConfig {
   std::uint32_t choices = 0;
   std::uint32_t width = 0;
   bool normalised = false;         // the shares of those that are chosen sum to 1
-  std::vector<bool> dense_blocks;  // [num_layers] one MLP of intermediate_size there; empty: nowhere
+  std::vector<bool> dense_blocks;  // [num_layers] one MLP of intermediate_size there, or none; empty: nowhere
   bool biases = false;             // on router and experts
   std::optional<ClampedSwiglu> clamped = std::nullopt;
   bool mxfp4 = false;  // their matrices were published in MXFP4, and files have them so
@@ -259,6 +261,8 @@ struct ModelConfig {
   bool gates_apart = false;      // AFMoE: likewise, but a linear layer of its own gives the gate
   bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
+  /// [num_layers] A block is one half alone: its MLP there, its attention elsewhere; empty: all are both. Nemotron-H.
+  std::vector<bool> lone_mlps;
   bool parallel = false;       // attention and MLP both read the block's input, and what they give is added to it
   bool centred_norms = false;  // LayerNorm: norms take the mean off first
   bool norm_weight = true;     // OLMo: false, norms multiply by nothing
@@ -280,7 +284,7 @@ struct ModelConfig {
   std::optional<ExpertsConfig> experts;                     // see ExpertTraits
   std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next
   std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
-  std::optional<StateSpaceConfig> state_space;              // Granite 4
+  std::optional<StateSpaceConfig> state_space;              // Granite 4, Nemotron-H
   std::optional<LatentAttentionConfig> latent_attention;    // GLM-4.7-Flash, DeepSeek
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
@@ -289,6 +293,10 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;
   std::optional<std::int32_t> pad_token_id;
 };
+
+/// Of one block: which halves it has. What stands in the place of attention counts as such.
+bool has_attention(const ModelConfig& config, std::uint32_t block);
+bool has_mlp(const ModelConfig& config, std::uint32_t block);
 
 /// Of one block.
 bool has_experts(const ModelConfig& config, std::uint32_t block);

@@ -7,7 +7,8 @@
 // adapter, gate_up_proj's is <experts>.base_layer. To PEFT gate_up_proj is one matrix: gate and up share A, and rows of
 // B are gate's, then up's, or in turn where they are so in stacks (stacked_experts.h). The router's, of mlp.gate.weight
 // or mlp.router.weight, are those of a linear layer. Granite's mixtures are block_sparse_moe, not mlp, and Gemma 4's
-// have no name: model.layers.N.experts; its router is a linear layer (target_modules).
+// have no name: model.layers.N.experts; its router is a linear layer (target_modules). Nemotron-H's are mixer, and for
+// gate_up_proj, in its experts without a gate, there is up_proj.
 //
 // adapter_parameters() has A as it is, and in the place of B <experts>.<gate_proj|up_proj|down_proj>.lora_B.weight
 // [E out, r], expert by expert.

@@ -12,6 +12,7 @@
 //   model.layers.N.linear_attn.in_proj_qkv, .conv1d (no linear layer)   the rows of q, then of k, then of v
 //   model.layers.N.mamba.in_proj        the rows of z, then of x, b, c and dt
 //   model.layers.N.mamba.conv1d (no linear layer)   the rows of x, then of b, then of c
+//     (of Nemotron-H mixer for mamba)
 //
 // To PEFT it is one layer: an adapter has one factor A [r, in] for it, while the rows of B [out, r] and of DoRA's
 // magnitudes [out] belong to the parts as those of the weight do. Read, they stand under the parts' names.

@@ -41,6 +41,9 @@
 //   model.norm.weight [C] (.bias), see last_norm_path(); OLMo's norms have neither
 //   lm_head.weight [V, C], unless tied to embed_tokens
 //
+// Nemotron-H has model.layers.N.mixer for self_attn, mamba and mlp, .norm for all norms of a block, model.embeddings
+// and model.norm_f; files have backbone. for model.
+//
 // Granite 4 has model.layers.N.shared_mlp.{gate,up}_proj.weight, fused as input_linear, and .output_linear.weight for
 // an MLP, with experts beside it or without; AFMoE self_attn.gate_proj.weight [Q, C]. GPT-NeoX has gpt_neox. for
 // model., embed_in, final_layer_norm and embed_out for embed_tokens, norm and lm_head, attention.query_key_value
@@ -200,7 +203,7 @@ struct LinearModule {
 std::vector<LinearModule> parts_or_self(const LinearModule& linear);
 
 /// The path of a block's attention: self_attn, or linear_attn where it is linear, conv where it is a convolution, mamba
-/// where it is a state space.
+/// where it is a state space; mixer where it is all that the block has.
 std::string attention_path(const ModelConfig& config, std::uint32_t layer);
 
 /// Parts of the convolution of linear attention or a state space and their channels, in the order of these in files.
@@ -211,8 +214,8 @@ struct ConvolutionPart {
 std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& linear);
 std::vector<ConvolutionPart> convolution_parts(const StateSpaceConfig& space);
 
-/// The linear layers of a block's halves, in the model's order. With experts an MLP has those of the one that all
-/// tokens share, and the gate of what that gives.
+/// The linear layers of a block's halves, in the model's order; none of a half that it does not have. With experts an
+/// MLP has those of the one that all tokens share, and the gate of what that gives.
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer);
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer);
 
