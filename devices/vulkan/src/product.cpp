@@ -136,13 +136,14 @@ bool add_by_units(OpLowering& op, const Product& p) {
 bool add_few(OpLowering& op, const Product& p) {
   constexpr std::int64_t kFew = 8;
   constexpr std::int64_t kColumns = 16;
-  if (p.rows > kFew || p.rows == 0 || p.columns == 0 || p.transposed_a || !p.transposed_b || p.accumulate) return false;
+  if (p.rows > kFew || p.rows == 0 || p.columns == 0 || p.transposed_a || p.accumulate) return false;
   if (p.listed != Product::Listed::kNone || p.grouped != Product::Grouped::kNone) return false;
   if (p.depth % 4 != 0 || p.stride_a % 4 != 0 || p.stride_b % 4 != 0) return false;
+  if (!p.transposed_b && p.columns % 4 != 0) return false;
   Dispatch& dispatch =
       op.add(Shader::kMatMulFew,
-             {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, 0, 1, flag_of(p.has_bias),
-              flag_of(p.has_addend), flag_of(p.adds()), 0, static_cast<std::uint32_t>(p.rows)},
+             {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, 0, flag_of(p.transposed_b),
+              flag_of(p.has_bias), flag_of(p.has_addend), flag_of(p.adds()), 0, static_cast<std::uint32_t>(p.rows)},
              {p.a, p.b, p.out, p.has_bias ? p.bias : p.a, p.has_addend ? p.addend : p.a, p.a},
              {p.rows, p.columns, p.depth, p.stride_a, p.stride_b, p.columns}, parts_of(p.columns, kColumns));
   dispatch.push.factors[0] = p.alpha;

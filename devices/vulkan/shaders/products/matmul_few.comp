@@ -1,8 +1,8 @@
 // Products of few rows, of one token as it is generated, which take as long as B takes to be read: sixteen invocations
 // go along the inner extent of four columns together, four elements of each a step.
 //
-// Slots, sizes, factors and the constants 0 to 10: matmul.glsl. B is transposed and A is not, nothing is listed; inner
-// extent and strides are multiples of four. Workgroups: of 16 columns.
+// Slots, sizes, factors and the constants 0 to 10: matmul.glsl. A is not transposed, nothing is listed; inner extent
+// and strides are multiples of four, and so are the columns where B is not transposed. Workgroups: of 16 columns.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -23,14 +23,23 @@ void main() {
   const uint64_t b = address(1);
   uint columns[kColumns];  // where they begin; past the last the last once more
   [[unroll]] for (uint c = 0; c < kColumns; ++c) columns[c] = min(first + c, push.sizes[1] - 1) * push.sizes[4];
+  const uint fours = min(first, push.sizes[1] - kColumns);
   vec4 sums[kRows];
   [[unroll]] for (uint m = 0; m < kRows; ++m) sums[m] = vec4(0.0);
   for (uint k = lane * 4; k < push.sizes[2]; k += kLanes * 4) {
-    vec4 of_b[kColumns];
-    [[unroll]] for (uint c = 0; c < kColumns; ++c) of_b[c] = load_four(b, kTypeB, columns[c] + k);
+    vec4 of_b[kColumns];  // a column's elements, or all columns of an element
+    [[unroll]] for (uint c = 0; c < kColumns; ++c) {
+      of_b[c] = load_four(b, kTypeB, kTransposedB ? columns[c] + k : (k + c) * push.sizes[4] + fours);
+    }
     [[unroll]] for (uint m = 0; m < kRows; ++m) {
       const vec4 of_a = load_four(a, kTypeA, m * push.sizes[3] + k);
-      [[unroll]] for (uint c = 0; c < kColumns; ++c) sums[m][c] += dot(of_a, of_b[c]);
+      [[unroll]] for (uint c = 0; c < kColumns; ++c) {
+        if (kTransposedB) {
+          sums[m][c] += dot(of_a, of_b[c]);
+        } else {
+          sums[m] += of_a[c] * of_b[c];
+        }
+      }
     }
   }
   [[unroll]] for (uint m = 0; m < kRows; ++m) parts[m * 64 + invocation()] = sums[m];
