@@ -118,11 +118,11 @@ def more_cases(case):
             layer_types=["linear_attention", "full_attention"], mamba_n_heads=6, mamba_d_head=16, mamba_n_groups=2,
             mamba_d_state=20, embedding_multiplier=2.5, residual_multiplier=0.79, logits_scaling=0.7, attention_multiplier=0.27),
         # Layers of one half: state spaces in groups of heads, experts and MLPs without a gate, attention that turns nothing. Many
-        # steps are too small.
+        # steps are too small. With a smaller epsilon single tokens' groups are so close to 0 that rounding shows in gradients.
         "nemotron_h": case(
-            NemotronHConfig, NemotronHForCausalLM, hidden_size=48, intermediate_size=58, vocab_size=123, layer_norm_epsilon=1e-5,
+            NemotronHConfig, NemotronHForCausalLM, hidden_size=48, intermediate_size=58, vocab_size=123, layer_norm_epsilon=1e-2,
             layers_block_type=["linear_attention", "moe", "full_attention", "linear_attention", "mlp"], num_attention_heads=4,
-            num_key_value_heads=2, head_dim=14, mamba_num_heads=6, mamba_head_dim=14, n_groups=3, ssm_state_size=20, conv_kernel=4,
+            num_key_value_heads=2, head_dim=14, mamba_num_heads=6, mamba_head_dim=22, n_groups=3, ssm_state_size=20, conv_kernel=4,
             time_step_min=0.5, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2, moe_intermediate_size=18,
             moe_shared_expert_intermediate_size=26, norm_topk_prob=True, routed_scaling_factor=1.7),
         # The same without experts, with biases.

@@ -391,9 +391,11 @@ absl::Status check_parameters(const LoraConfig& lora, const std::string& example
 
 std::string attention_alone(const ModelConfig& model) {
   std::uint32_t block = 0;
-  while (block + 1 < model.num_layers &&
-         (is_linear(model, block) || is_convolution(model, block) || is_state_space(model, block)))
-    ++block;
+  const auto has_another = [&] {
+    return is_linear(model, block) || is_convolution(model, block) || is_state_space(model, block) ||
+           !has_attention(model, block);
+  };
+  while (block + 1 < model.num_layers && has_another()) ++block;
   std::vector<std::string> names;
   for (const LinearModule& linear : attention_linears(model, block)) names.push_back(linear.name);
   return fmt::format("lora_target: {}", fmt::join(names, ","));
