@@ -222,18 +222,23 @@ void check_attention_sink_gradient(Checker& c) {
   c.wide(c.out(0), c.in(2).shape);
 }
 
-/// One or two parts of heads [T, H, D]: of as many heads, or of one for all.
+/// One or two parts of heads [T, H, D]: of as many heads, or of one for all. Of rows [T, D]: rows.
 void check_joined(Checker& c, bool forward) {
   const std::size_t parts = forward ? c.reads() : c.writes();
   if (parts != 2 && !c.counts(1, 1)) return;
   if (parts == 2 && !c.counts(forward ? 2 : 1, forward ? 1 : 2)) return;
   const TensorDesc& whole = forward ? c.out(0) : c.in(0);
-  c.rank(whole, 3);
+  const bool rows = whole.shape.size() == 2;
+  if (!rows) c.rank(whole, 3);
   c.floating(whole);
   for (std::size_t i = 0; i < parts && c.good(); ++i) {
     const TensorDesc& part = forward ? c.in(i) : c.out(i);
-    c.rank(part, 3);
     c.dtype(part, whole.dtype);
+    if (rows) {
+      c.matrix(part, Checker::rows(whole), Checker::columns(part));
+      continue;
+    }
+    c.rank(part, 3);
     if (!c.good()) return;
     c.shape(part, {whole.shape[0], part.shape[1] == 1 ? 1 : whole.shape[1], part.shape[2]});
   }

@@ -66,14 +66,10 @@ OpCase case_of(const HeadsCase& heads_case, DType storage, float sharpness) {
 
 namespace {
 
-/// Heads [width] of two parts, of which the first is the same for all: `b` 0 for the first alone, of each head.
-OpCase joined_heads(DType storage, Scale scale, std::int64_t a, std::int64_t b_width, std::int64_t width) {
-  const Sizes s = sizes_of(scale);
+/// The second part may be nothing.
+OpCase joined(DType storage, const Sizes& s, const Shape& of_a, const Shape& of_b, const Shape& whole) {
   CaseBuilder b(storage, s.tokens);
-  const bool two = b_width > 0;
-  const Shape of_a = {s.tokens, two ? 1 : s.heads, a};
-  const Shape of_b = {s.tokens, s.heads, b_width};
-  const Shape whole = {s.tokens, s.heads, width};
+  const bool two = of_b.back() > 0;
   const TensorId first = b.input("a", of_a), y = b.output("y", whole);
   const TensorId dy = b.input("dy", whole), d_first = b.output("da", of_a);
   std::vector<TensorId> reads = {first};
@@ -91,6 +87,19 @@ OpCase joined_heads(DType storage, Scale scale, std::int64_t a, std::int64_t b_w
   return b.result();
 }
 
+/// Heads [width] of two parts, of which the first is the same for all: `b` 0 for the first alone, of each head.
+OpCase joined_heads(DType storage, Scale scale, std::int64_t a, std::int64_t b_width, std::int64_t width) {
+  const Sizes s = sizes_of(scale);
+  const bool two = b_width > 0;
+  return joined(storage, s, {s.tokens, two ? 1 : s.heads, a}, {s.tokens, s.heads, b_width}, {s.tokens, s.heads, width});
+}
+
+/// Rows [width] of heads and a row.
+OpCase joined_rows(DType storage, Scale scale, std::int64_t head, std::int64_t row, std::int64_t width) {
+  const Sizes s = sizes_of(scale);
+  return joined(storage, s, {s.tokens, s.heads, head}, {s.tokens, row}, {s.tokens, width});
+}
+
 }  // namespace
 
 OpCase heads_of_two_parts(DType storage, Scale scale) {
@@ -104,6 +113,16 @@ OpCase heads_filled_up(DType storage, Scale scale) {
 }
 OpCase heads_cut(DType storage, Scale scale) {
   return scale == Scale::kOdd ? joined_heads(storage, scale, 10, 0, 7) : joined_heads(storage, scale, 192, 0, 128);
+}
+OpCase rows_of_two_parts(DType storage, Scale scale) {
+  const std::int64_t heads = sizes_of(scale).heads;
+  return scale == Scale::kOdd ? joined_rows(storage, scale, 5, 9, 5 * heads + 9)
+                              : joined_rows(storage, scale, 64, 128, 64 * heads + 128);
+}
+OpCase rows_filled_up(DType storage, Scale scale) {
+  const std::int64_t heads = sizes_of(scale).heads;
+  return scale == Scale::kOdd ? joined_rows(storage, scale, 8, 0, 8 * heads + 24)
+                              : joined_rows(storage, scale, 64, 0, 64 * heads + 128);
 }
 OpCase heads_of_parts_cut(DType storage, Scale scale) {
   return scale == Scale::kOdd ? joined_heads(storage, scale, 4, 8, 6) : joined_heads(storage, scale, 64, 128, 128);

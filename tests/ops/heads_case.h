@@ -38,6 +38,9 @@ OpCase heads_of_eights(DType storage, Scale scale);
 OpCase heads_filled_up(DType storage, Scale scale);
 OpCase heads_cut(DType storage, Scale scale);
 OpCase heads_of_parts_cut(DType storage, Scale scale);
+/// Rows of heads and what comes behind them: a row, or nothing.
+OpCase rows_of_two_parts(DType storage, Scale scale);
+OpCase rows_filled_up(DType storage, Scale scale);
 
 /// `sharpness`: scores times this, for weights of which few count.
 OpCase case_of(const HeadsCase& heads_case, DType storage, float sharpness = 1);

@@ -501,6 +501,8 @@ const std::vector<OpDescription>& op_descriptions() {
       {"JoinHeads_FilledUp", heads_filled_up, true},
       {"JoinHeads_Cut", heads_cut, true},
       {"JoinHeads_PartsCut", heads_of_parts_cut, true},
+      {"JoinHeads_Rows", rows_of_two_parts, true},
+      {"JoinHeads_RowsFilledUp", rows_filled_up, true},
       {"Attention_SinkSeveralChunks", attention_sink_chunks, false},  // its gradient in fp64 is the plain one's
       {"Attention_Cap", attention_cap, true},
       {"Attention_CapWindow", attention_cap_window, true},

@@ -20,23 +20,30 @@ struct HeadPart {
   std::int64_t kept;   // of its channels those that the whole has
 };
 
-std::vector<HeadPart> parts_of(const OpList& list, std::span<const TensorId> ids, std::int64_t whole) {
+std::vector<HeadPart> parts_of(const OpList& list, std::span<const TensorId> ids, TensorId whole) {
   std::vector<HeadPart> parts;
+  const Shape& all = list.tensors[whole].shape;
   std::int64_t first = 0;
   for (const TensorId id : ids) {
-    const Shape& shape = list.tensors[id].shape;
-    parts.push_back({id, shape[1], shape[2], first, std::clamp<std::int64_t>(whole - first, 0, shape[2])});
-    first += shape[2];
+    const HeadsOfPart part = heads_of_part(all, list.tensors[id].shape);
+    parts.push_back({id, part.heads, part.width, first, std::clamp<std::int64_t>(all.back() - first, 0, part.width)});
+    first += part.width;
   }
   return parts;
+}
+
+/// [T, H, D] of the whole.
+Shape heads_of_whole(const Shape& shape) {
+  const HeadsOfPart whole = heads_of_part(shape, shape);
+  return {shape[0], whole.heads, whole.width};
 }
 
 class JoinHeads final : public PreparedOp {
  public:
   explicit JoinHeads(const Preparation& preparation)
       : whole_(preparation.op.writes[0]),
-        shape_(preparation.write(0).shape),
-        parts_(parts_of(preparation.list, preparation.op.reads, shape_[2])) {}
+        shape_(heads_of_whole(preparation.write(0).shape)),
+        parts_(parts_of(preparation.list, preparation.op.reads, whole_)) {}
   Bytes scratch_bytes(std::uint32_t) const override { return 0; }
 
   absl::Status run(const RunContext& context) const override {
@@ -74,8 +81,8 @@ class JoinHeadsBackward final : public PreparedOp {
  public:
   explicit JoinHeadsBackward(const Preparation& preparation)
       : whole_(preparation.op.reads[0]),
-        shape_(preparation.read(0).shape),
-        parts_(parts_of(preparation.list, preparation.op.writes, shape_[2])) {}
+        shape_(heads_of_whole(preparation.read(0).shape)),
+        parts_(parts_of(preparation.list, preparation.op.writes, whole_)) {}
 
   /// A row of sums for each member.
   Bytes scratch_bytes(std::uint32_t members) const override {

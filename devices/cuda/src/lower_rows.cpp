@@ -358,14 +358,17 @@ absl::Status lower_join_heads(Lowering& op) {
   const TensorDesc& y = op.out(0);
   Arguments<P> arguments;
   arguments.params.elements = y.elements();
-  arguments.params.heads = y.shape[1];
-  arguments.params.width = y.shape[2];
-  arguments.params.a_heads = op.in(0).shape[1];
-  arguments.params.a_width = op.in(0).shape[2];
+  const HeadsOfPart all = heads_of_part(y.shape, y.shape);
+  const HeadsOfPart a = heads_of_part(y.shape, op.in(0).shape);
+  arguments.params.heads = all.heads;
+  arguments.params.width = all.width;
+  arguments.params.a_heads = a.heads;
+  arguments.params.a_width = a.width;
   arguments.at(&P::a, op.read(0)).at(&P::y, op.write(0));
   if (op.op().reads.size() > 1) {
-    arguments.params.b_heads = op.in(1).shape[1];
-    arguments.params.b_width = op.in(1).shape[2];
+    const HeadsOfPart b = heads_of_part(y.shape, op.in(1).shape);
+    arguments.params.b_heads = b.heads;
+    arguments.params.b_width = b.width;
     arguments.at(&P::b, op.read(1));
   }
   op.launch(of_storage(KernelId::k_join_heads_fp32, Lowering::storage_of(y)), over_elements(y.elements()), arguments);
@@ -374,20 +377,22 @@ absl::Status lower_join_heads(Lowering& op) {
 
 absl::Status lower_join_heads_backward(Lowering& op) {
   using P = HeadPartParams;
-  const TensorDesc& dy = op.in(0);
+  const Shape& whole = op.in(0).shape;
+  const HeadsOfPart all = heads_of_part(whole, whole);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < op.op().writes.size(); ++i) {
     const TensorDesc& dx = op.out(i);
+    const HeadsOfPart part = heads_of_part(whole, dx.shape);
     Arguments<P> arguments;
     arguments.params.elements = dx.elements();
-    arguments.params.shared = dy.shape[1] / dx.shape[1];
-    arguments.params.width = dy.shape[2];
-    arguments.params.x_width = dx.shape[2];
+    arguments.params.shared = all.heads / part.heads;
+    arguments.params.width = all.width;
+    arguments.params.x_width = part.width;
     arguments.params.first = first;
     arguments.at(&P::dy, op.read(0)).at(&P::dx, op.write(i));
     op.launch(of_storage(KernelId::k_head_part_fp32, Lowering::storage_of(dx)), over_elements(dx.elements()),
               arguments);
-    first += dx.shape[2];
+    first += part.width;
   }
   return absl::OkStatus();
 }

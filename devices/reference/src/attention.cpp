@@ -191,17 +191,26 @@ void attention_sink_gradient(const Call& call) {
   }
 }
 
+namespace {
+
+HeadsOfPart heads_in(const Call& call, TensorId whole, TensorId part) {
+  return heads_of_part(call.list.tensors[whole].shape, call.list.tensors[part].shape);
+}
+
+}  // namespace
+
 void join_heads(const Call& call) {
   Values y = call.out(0);
   y.fill(0);
+  const HeadsOfPart all = heads_in(call, call.op.writes[0], call.op.writes[0]);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < call.op.reads.size(); ++i) {
     const Values part = call.in(i);
-    const std::int64_t width = part.extent(2);
-    for (std::int64_t row = 0; row < y.extent(0) * y.extent(1); ++row) {
-      const std::int64_t from = part.extent(1) == 1 ? row / y.extent(1) : row;
-      for (std::int64_t c = 0; c < width && first + c < y.extent(2); ++c) {
-        y.set(row * y.extent(2) + first + c, part[from * width + c]);
+    const auto [heads, width] = heads_in(call, call.op.writes[0], call.op.reads[i]);
+    for (std::int64_t row = 0; row < y.extent(0) * all.heads; ++row) {
+      const std::int64_t from = heads == 1 ? row / all.heads : row;
+      for (std::int64_t c = 0; c < width && first + c < all.width; ++c) {
+        y.set(row * all.width + first + c, part[from * width + c]);
       }
     }
     first += width;
@@ -210,16 +219,17 @@ void join_heads(const Call& call) {
 
 void join_heads_backward(const Call& call) {
   const Values dy = call.in(0);
+  const HeadsOfPart all = heads_in(call, call.op.reads[0], call.op.reads[0]);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < call.op.writes.size(); ++i) {
     Values part = call.out(i);
-    const std::int64_t width = part.extent(2);
-    const std::int64_t shared = dy.extent(1) / part.extent(1);  // heads that have one row of it
+    const auto [heads, width] = heads_in(call, call.op.reads[0], call.op.writes[i]);
+    const std::int64_t shared = all.heads / heads;  // heads that have one row of it
     for (std::int64_t at = 0; at < part.size(); ++at) {
       const std::int64_t column = first + at % width;
       double sum = 0;
-      for (std::int64_t h = 0; h < shared && column < dy.extent(2); ++h) {
-        sum += dy[(at / width * shared + h) * dy.extent(2) + column];
+      for (std::int64_t h = 0; h < shared && column < all.width; ++h) {
+        sum += dy[(at / width * shared + h) * all.width + column];
       }
       part.set(at, sum);
     }

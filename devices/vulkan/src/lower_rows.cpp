@@ -302,30 +302,32 @@ void lower_column_scale_backward(OpLowering& op) {
 
 void lower_join_heads(OpLowering& op) {
   const TensorDesc& y = op.out(0);
-  const TensorDesc& a = op.in(0);
   const bool two = op.reads() > 1;
-  const std::int64_t heads_of_b = two ? op.in(1).shape[1] : 0;
-  const std::int64_t width_of_b = two ? op.in(1).shape[2] : 0;
-  const std::uint32_t step = step_of(y.shape[2] | a.shape[2] | width_of_b);
-  const std::uint32_t each = each_of_row(op, y.shape[2] / step);
+  const HeadsOfPart all = heads_of_part(y.shape, y.shape);
+  const HeadsOfPart a = heads_of_part(y.shape, op.in(0).shape);
+  const HeadsOfPart b = two ? heads_of_part(y.shape, op.in(1).shape) : HeadsOfPart{0, 0};
+  const std::uint32_t step = step_of(all.width | a.width | b.width);
+  const std::uint32_t each = each_of_row(op, all.width / step);
   op.add(Shader::kJoinHeads, {storage_of(y), each, step}, {op.read(0), op.read(two ? 1 : 0), op.write(0)},
-         {y.elements(), y.shape[1], y.shape[2], a.shape[1], a.shape[2], heads_of_b, width_of_b},
+         {y.elements(), all.heads, all.width, a.heads, a.width, b.heads, b.width},
          parts_of(y.elements(), kElementsOfGroup * each * step));
 }
 
 void lower_join_heads_backward(OpLowering& op) {
-  const TensorDesc& dy = op.in(0);
+  const Shape& whole = op.in(0).shape;
+  const HeadsOfPart all = heads_of_part(whole, whole);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < op.writes(); ++i) {
     const TensorDesc& dx = op.out(i);
-    const std::uint32_t step = step_of(dy.shape[2] | dx.shape[2] | first);
-    const std::uint32_t each = each_of_row(op, dx.shape[2] / step);
-    const std::int64_t shared_by = dy.shape[1] / dx.shape[1];
+    const HeadsOfPart part = heads_of_part(whole, dx.shape);
+    const std::uint32_t step = step_of(all.width | part.width | first);
+    const std::uint32_t each = each_of_row(op, part.width / step);
+    const std::int64_t shared_by = all.heads / part.heads;
     op.add(Shader::kHeadPart, {storage_of(dx), each, step, flag_of(shared_by > 1)}, {op.read(0), op.write(i)},
-           {dx.elements(), shared_by, dy.shape[2], dx.shape[2], first},
+           {dx.elements(), shared_by, all.width, part.width, first},
            parts_of(dx.elements(), kElementsOfGroup * each * step))
         .beside = i > 0;
-    first += dx.shape[2];
+    first += part.width;
   }
 }
 

@@ -70,9 +70,11 @@ enum class OpKind : std::uint8_t {
   // Heads of several parts, each of which is one for every head or the same one for all.
   // reads: a [T, Ha, Da], [b [T, Hb, Db]], Ha and Hb being H or 1
   // writes: y [T, H, D]: of each head what a has, then what b has, then zeros; what goes beyond D is left out
+  // Where y is [T, D] it is one head, and a part has any shape [T, ...]: its row is one.
   kJoinHeads,
   // reads: dy [T, H, D]                               writes: da [T, Ha, Da], [db [T, Hb, Db]]
   // Where a part is the same for all heads: the sum over these, in rising order. Of what was left out: zeros.
+  // Forward it takes rows apart.
   kJoinHeadsBackward,
   // Linear attention by the gated delta rule (arXiv 2412.06464), as Qwen3.5 has it, or by a state space (Mamba 2, arXiv
   // 2405.21060), as Granite 4 has it. Hk: heads of keys, Hv: of values, W: width of the convolution. With a state there
@@ -394,6 +396,18 @@ struct Op {
   absl::InlinedVector<TensorId, 8> reads;  // in the order of OpKind's comment, absent ones left out
   absl::InlinedVector<TensorId, 4> writes;
 };
+
+/// Of kJoinHeads and its gradient: heads and channels of each, of the whole or of one of its parts.
+struct HeadsOfPart {
+  std::int64_t heads = 1;
+  std::int64_t width = 0;
+};
+inline HeadsOfPart heads_of_part(const Shape& whole, const Shape& part) {
+  if (whole.size() > 2) return {part[1], part[2]};
+  HeadsOfPart row{1, 1};
+  for (std::size_t i = 1; i < part.size(); ++i) row.width *= part[i];
+  return row;
+}
 
 /// Experts of a grouped product, and tensors that their matrices are in.
 inline std::size_t expert_tensors_of(const Op& op) {
