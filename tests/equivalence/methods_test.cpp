@@ -89,6 +89,18 @@ void as_gemma4(model::ModelConfig& config) {
   config.experts->adapts_shared = true;
 }
 
+/// Inputs of each block, and three blocks that share keys and values, in MLPs twice as wide.
+void as_small_gemma4(model::ModelConfig& config) {
+  as_gemma4(config);
+  config.experts.reset();
+  config.global_heads = model::HeadShape{1, 8, false};
+  config.num_layers = 5;
+  config.sliding_window = {4, 0, 4, 0, 4};
+  config.block_inputs = {12, config.vocab_size + 3};
+  config.sharing_blocks = 3;
+  config.widens_sharing = true;
+}
+
 /// Norms behind the halves and of all heads together, and a layer without rotary embedding.
 void as_olmo_and_smollm3(model::ModelConfig& config) {
   config.norm_place = model::NormPlace::kOutput;
@@ -344,6 +356,9 @@ std::vector<Method> methods() {
           {"gemma3_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma3},
           {"gemma4_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), false, false, as_gemma4},
           {"gemma4_lora", lora(DType::kBfloat16, 0.1), optimizer(OptimizerKind::kAdamW), false, false, as_gemma4},
+          {"small_gemma4", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_small_gemma4},
+          {"small_gemma4_lora", lora(DType::kBfloat16, 0.1), optimizer(OptimizerKind::kAdamW), true, false,
+           as_small_gemma4},
           {"gemma2_blocks", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_gemma2},
           {"olmo_blocks", full(DType::kFloat16), optimizer(OptimizerKind::kAdamW), false, false, as_olmo_and_smollm3},
           {"cohere2", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_cohere2},

@@ -151,9 +151,11 @@ INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Combine(testing::ValuesIn(case_names()), testing::Values("full", "lora"),
                                           testing::ValuesIn(devices_under_test())),
                          name_of);
-// By itself, tied to the embedding, with scaled or capped logits, behind a norm that multiplies by 1 + weight.
+// By itself, tied to the embedding, with scaled or capped logits, behind a norm that multiplies by 1 + weight, below a
+// stream beside which others come.
 INSTANTIATE_TEST_SUITE_P(Families, GoldenHeads,
-                         testing::Combine(testing::Values("llama", "qwen3_tied", "granite", "gemma2", "gemma3"),
+                         testing::Combine(testing::Values("llama", "qwen3_tied", "granite", "gemma2", "gemma3",
+                                                          "gemma4_small"),
                                           testing::Values("full", "lora"), testing::ValuesIn(devices_under_test())),
                          name_of);
 

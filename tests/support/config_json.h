@@ -88,6 +88,17 @@ inline nlohmann::json global_heads_to_json(const ModelConfig& config) {
   return {config.global_heads->kv_heads, config.global_heads->size, config.global_heads->keys_are_values};
 }
 
+/// Block by block: none, or whose keys and values are its own and others', or another's.
+inline nlohmann::json sharing_to_json(const ModelConfig& config) {
+  nlohmann::json modes = nlohmann::json::array();
+  for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+    const char* own = lends_keys(config, block) ? "store" : nullptr;
+    const char* mode = shares_keys(config, block) ? "reuse" : own;
+    modes.push_back(mode != nullptr ? nlohmann::json(mode) : nlohmann::json());
+  }
+  return modes;
+}
+
 /// `parameters`: names and shapes, in name order.
 inline nlohmann::json to_json(const ModelConfig& config) {
   std::vector<std::pair<std::string, std::vector<std::uint64_t>>> parameters;
@@ -127,6 +138,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
       {"linear_attention", linear_to_json(config)},
       {"short_convolution", convolution_to_json(config)},
       {"parameters", parameters}};
+  if (config.sharing_blocks != 0) json["sharing"] = sharing_to_json(config);
   if (config.state_space) json["state_space"] = space_to_json(*config.state_space);
   return json;
 }

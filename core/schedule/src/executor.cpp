@@ -416,8 +416,9 @@ class StepExecutor::Impl {
     for (std::size_t m = 0; m < microbatches.size(); ++m) {
       const std::uint32_t bucket = devices::token_bucket(static_cast<std::uint32_t>(microbatches[m].ids.size()));
       job.buckets[m] = bucket;
-      job.batches[m] = batches_[which][m].view().part(0, BatchLayout(bucket).total());
-      pack_batch(microbatches[m], bucket, job.batches[m].host(), multiplier);
+      job.batches[m] = batches_[which][m].view().part(0, BatchLayout(*parts_.model, bucket).total());
+      pack_batch(*parts_.model, block_table_of(*parts_.model, *parts_.parameters), microbatches[m], bucket,
+                 parts_.threads, job.batches[m].host(), multiplier);
     }
   }
 

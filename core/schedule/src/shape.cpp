@@ -226,7 +226,7 @@ partition::ModelShape describe_model(const model::Architecture& model, std::uint
   // travels together.
   auto& [up, down] = shape.longest_transfer;
   down = model.boundary_bytes(bucket);
-  up = std::max(down, BatchLayout(bucket).total());
+  up = std::max(down, BatchLayout(model, bucket).total());
   for (const model::Layer& layer : model.layers()) {
     std::array<Run, 2> weights;  // frozen ones, trained ones
     Run sums;
@@ -279,7 +279,7 @@ partition::Workload describe_workload(const model::Architecture& model, std::uin
   work.mean_tokens = mean_tokens;
   work.reduction_group = reduction_group;
   work.boundary_bytes = model.boundary_bytes(bucket);
-  work.batch_bytes = BatchLayout(bucket).total();
+  work.batch_bytes = BatchLayout(model, bucket).total();
   for (const model::Parameter& parameter : model.parameters()) {
     if (parameter.trained) work.trained_parameters += parameter.elements();
   }

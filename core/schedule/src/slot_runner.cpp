@@ -190,20 +190,24 @@ RowViews row_views(const partition::WorkspaceLayout& layout, devices::BufferView
   return row_views(workspace.part(layout.rows, workspace.size - layout.rows), bucket, width);
 }
 
-void bind(const ChainLink& link, const devices::Program& program, const partition::Slot& slot,
-          const partition::WorkspaceLayout& layout, const VisitMemory& memory, std::uint32_t bucket,
-          devices::Bindings& bindings) {
+void bind(const model::Architecture& model, const ChainLink& link, const devices::Program& program,
+          const partition::Slot& slot, const partition::WorkspaceLayout& layout, const VisitMemory& memory,
+          std::uint32_t bucket, devices::Bindings& bindings) {
   const devices::OpList& list = program.ops();
-  const BatchLayout batch(bucket);
+  const BatchLayout batch(model, bucket);
   const std::size_t place = link.layer >= slot.first_layer ? link.layer - slot.first_layer : 0;
   // Saved tensors lie one after another by index, and so do those held: beside these, or where they stay for longer.
   LastingTensors saved;
   LastingTensors held;
-  Bytes beside = 0;  // where what passes between parts of a head lies behind an activation or gradient
+  // Where what passes between parts of a head lies: behind the activation or gradient that it comes or leaves with.
+  Bytes behind_activation = 0;
+  Bytes behind_gradient = 0;
+  Bytes behind_output = 0;
   for (const auto& tensor : list.tensors) {
-    if (tensor.role == devices::TensorRole::kInput && tensor.index == 0) {
-      beside = round_up(tensor.bytes(), partition::kAlignment);
-    }
+    const Bytes behind = round_up(tensor.bytes(), partition::kAlignment);
+    if (tensor.role == devices::TensorRole::kInput && tensor.index == 0) behind_activation = behind;
+    if (tensor.role == devices::TensorRole::kInput && tensor.index == 1) behind_gradient = behind;
+    if (tensor.role == devices::TensorRole::kOutput && tensor.index == 0) behind_output = behind;
     if (tensor.role == devices::TensorRole::kSaved) saved.add(tensor);
     if (tensor.role == devices::TensorRole::kHeld) held.add(tensor);
   }
@@ -226,11 +230,12 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
         break;
       }
       case devices::TensorRole::kInput:
-        view = view_of(tensor.index % 2 == 0 ? link.input : link.gradient, layout, memory,
-                       tensor.index < 2 ? 0 : beside, tensor.bytes());
+        view = tensor.index % 2 == 0
+                   ? view_of(link.input, layout, memory, tensor.index < 2 ? 0 : behind_activation, tensor.bytes())
+                   : view_of(link.gradient, layout, memory, tensor.index < 2 ? 0 : behind_gradient, tensor.bytes());
         break;
       case devices::TensorRole::kOutput:
-        view = view_of(link.output, layout, memory, tensor.index == 0 ? 0 : beside, tensor.bytes());
+        view = view_of(link.output, layout, memory, tensor.index == 0 ? 0 : behind_output, tensor.bytes());
         break;
       case devices::TensorRole::kSaved:
         view = memory.workspace.part(layout.saved[place] + saved.offset(tensor.index), tensor.bytes());
@@ -243,7 +248,7 @@ void bind(const ChainLink& link, const devices::Program& program, const partitio
       }
       case devices::TensorRole::kBatch: {
         const auto which = static_cast<devices::BatchTensor>(tensor.index);
-        view = memory.batch.part(batch.offset(which), batch.size(which));
+        view = memory.batch.part(batch.offset(which, model.layers()[link.layer].block), batch.size(which));
         break;
       }
       case devices::TensorRole::kLoss:

@@ -72,8 +72,8 @@ struct VisitMemory {
 };
 
 /// Fills `bindings` for one link. Does not allocate when `bindings` has the capacity.
-void bind(const ChainLink& link, const devices::Program& program, const partition::Slot& slot,
-          const partition::WorkspaceLayout& layout, const VisitMemory& memory, std::uint32_t bucket,
-          devices::Bindings& bindings);
+void bind(const model::Architecture& model, const ChainLink& link, const devices::Program& program,
+          const partition::Slot& slot, const partition::WorkspaceLayout& layout, const VisitMemory& memory,
+          std::uint32_t bucket, devices::Bindings& bindings);
 
 }  // namespace rondo::schedule

@@ -231,8 +231,8 @@ class Worker {
   };
   /// Inputs of a microbatch on their way to the device.
   struct Arrival {
-    std::array<transfer::Ticket, 3> tickets;
-    std::array<devices::Point, 3> points;  // reached when they are there; used: count_points
+    std::array<transfer::Ticket, 4> tickets;
+    std::array<devices::Point, 4> points;  // reached when they are there; used: count_points
     std::size_t count_points = 0;
   };
 

@@ -239,7 +239,14 @@ absl::Status Worker::send_inputs(const SlotState& slot, const Errand& errand, st
     return send(which, shared_.boundaries->view(from, boundary), inputs_[parity * 2 + which - 1].view(), there);
   };
   // The batch is there already: it need not wait for the boundaries.
-  RONDO_RETURN_IF_ERROR(send(0, job.batches[errand.microbatch], batches_[parity].view(), memory.batch));
+  const devices::BufferView batch = job.batches[errand.microbatch];
+  const devices::BufferView there = batches_[parity].view();
+  const BatchLayout layout(*parts_.model, job.buckets[errand.microbatch]);
+  RONDO_RETURN_IF_ERROR(send(0, batch.part(0, layout.common()), there, memory.batch));
+  const auto [first, size] = layout.block_rows(*parts_.model, slot.slot.first_layer, slot.slot.last_layer);
+  devices::BufferView rows;
+  if (size > 0) RONDO_RETURN_IF_ERROR(send(3, batch.part(first, size), there.part(first, size), rows));
+  memory.batch = unified_ ? batch : there;
   RONDO_RETURN_IF_ERROR(bring(1, &Inputs::activation, memory.input_activation));
   RONDO_RETURN_IF_ERROR(bring(2, &Inputs::gradient, memory.input_gradient));
   if (!unified_) return absl::OkStatus();
@@ -347,8 +354,8 @@ absl::Status Worker::feed_microbatch(SlotState& slot, const Errand& errand) {
   memory.workspace = workspace_.view();
   memory.held = slot.layout.held.empty() ? devices::BufferView() : left_.view().part(slot.left_at, left_bytes_);
   if (shared_.card_state != nullptr) memory.rows = shared_.card_state->rows(bucket);
-  memory.loss =
-      unified_ ? losses_[parity].view() : memory.batch.part(BatchLayout(bucket).loss_offset(), sizeof(double));
+  memory.loss = unified_ ? losses_[parity].view()
+                         : memory.batch.part(BatchLayout(*parts_.model, bucket).loss_offset(), sizeof(double));
   memory.weights = &slot.stage->weights[(weights_in_place_ ? job.version : visit) % 2];
   memory.gradients = slot.computes_gradients ? &slot.stage->gradients[errand.gradient_buffer] : nullptr;
   const std::vector<ChainLink>& chain = job.evaluate ? slot.evaluate_chain : slot.train_chain;
@@ -421,7 +428,7 @@ absl::Status Worker::enqueue_chain(SlotState& slot, const Errand& errand, std::u
     }
     const devices::Program& program = programs_.get(link.layer, link.phase, link.keep, bucket);
     devices::Bindings& bindings = bindings_[parity][i];
-    bind(link, program, slot.slot, slot.layout, memory, bucket, bindings);
+    bind(*parts_.model, link, program, slot.slot, slot.layout, memory, bucket, bindings);
     bindings.sets_gradients = sets_gradients;
     const std::span<const devices::Point> waits(arrival.points.data(), i == 0 ? arrival.count_points : 0);
     queue.run(program, bindings, waits, {compute_.get(), ++compute_value_},

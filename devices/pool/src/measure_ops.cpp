@@ -90,6 +90,7 @@ void fill_batch(const TensorDesc& tensor, std::int64_t tokens, std::int64_t sequ
     std::memcpy(memory, &kScale, sizeof(kScale));
     return;
   }
+  if (static_cast<BatchTensor>(tensor.index) == BatchTensor::kBlockRows) return;
   std::vector<std::int32_t> values;
   if (static_cast<BatchTensor>(tensor.index) == BatchTensor::kBounds) {
     const std::int64_t count = (tokens + sequence - 1) / sequence;

@@ -195,6 +195,14 @@ def choice_biases(model):
     return [(name, buffer) for name, buffer in model.named_buffers() if name.endswith(("e_score_correction_bias", "expert_bias", "layer_scalar"))]
 
 
+def sharing_of(config):
+    """By block "store" where others share its keys and values, "reuse" where it shares those of another; None where no block
+    does."""
+    modes = getattr(config, "kv_sharing_modes", [])
+    sharing = {kind for kind, mode in zip(config.layer_types, modes) if mode == "reuse"} if "reuse" in modes else set()
+    return [mode if kind in sharing else None for kind, mode in zip(config.layer_types, modes)] if sharing else None
+
+
 def intermediate_of(config, layers):
     if config.model_type == "lfm2":
         return layers[0].feed_forward.w1.out_features
@@ -251,6 +259,7 @@ def expected(folder):
         "eos": as_list(getattr(outer, "eos_token_id", None) or getattr(config, "eos_token_id", None)), "pad": config.pad_token_id,
         "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
         "short_convolution": convolution_of(config),
+        **({"sharing": sharing_of(config)} if sharing_of(config) else {}),
         **({"state_space": space_of(config, layers)} if space_of(config, layers) else {}),
         "parameters": sorted([name, list(part.shape)] for whole, p in (*model.named_parameters(), *choice_biases(model))
                              if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual", "embed_vision"))

@@ -236,6 +236,15 @@ CASES = {
                                   num_global_key_value_heads=1),
     "gemma4_moe_hub": written("gemma4_text", **{**HUB_OF_GEMMA4, "num_hidden_layers": 6, "enable_moe_block": True,
                                                 "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 8}),
+    "saved_gemma4_small": saved(Gemma4TextConfig, num_hidden_layers=10, head_dim=16, global_head_dim=24, sliding_window=16,
+                                vocab_size=60, hidden_size_per_layer_input=6, vocab_size_per_layer_input=70,
+                                num_kv_shared_layers=5, use_double_wide_mlp=True,
+                                layer_types=[*["sliding_attention"] * 4, "full_attention"] * 2),
+    "gemma4_small_hub": written("gemma4_text", **{
+        **HUB_OF_GEMMA4, "attention_k_eq_v": False, "num_global_key_value_heads": None, "num_hidden_layers": 12,
+        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 262144, "vocab_size": 262144,
+        "num_kv_shared_layers": 6, "layer_types": ([*["sliding_attention"] * 5, "full_attention"]) * 2}),
+    "gemma4_defaults": written("gemma4_text", vocab_size=262144),
     "saved_gemma4_with_pictures": saved_gemma4_with_pictures(
         head_dim=16, global_head_dim=24, sliding_window=16, hidden_size_per_layer_input=0),
     "saved_mixtral": saved(MixtralConfig, num_key_value_heads=2, num_local_experts=3, sliding_window=16),

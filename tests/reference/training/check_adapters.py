@@ -2,7 +2,7 @@
 
     python check_adapters.py [--rondo build/release/rondo] [--arch qwen3]        (torch 2.15, transformers 5.23, peft 0.21)
 
-A small random model (seed 7) of the architecture, Granite's with factors, is trained for four steps in fp32 with each set
+A small random model (seed 7) of the architecture, Granite's with factors and gemma4_small as Gemma 4's smaller ones, is trained for four steps in fp32 with each set
 of keys below. PEFT loads the result, and the loss of eight texts must be the one of `rondo eval` with the same adapter to
 1e-5, and another one than the base's.
 """
@@ -16,7 +16,7 @@ import tempfile
 import torch
 from peft import LoraConfig, PeftConfig, get_peft_model, get_peft_model_state_dict
 from peft.utils import load_peft_weights, set_peft_model_state_dict
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma4ForCausalLM, Gemma4TextConfig
 
 KINDS = {
     "plain": [],
@@ -121,11 +121,26 @@ def loss_of(model, tokenizer, texts):
     return total / count
 
 
+def make_small_gemma4(folder):
+    """In the place of the model there: inputs of each block, and blocks that share keys and values of both kinds."""
+    written = json.loads((folder / "config.json").read_text())
+    config = Gemma4TextConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=5, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+        global_head_dim=32, sliding_window=8, vocab_size=written["vocab_size"], hidden_size_per_layer_input=24,
+        vocab_size_per_layer_input=written["vocab_size"] + 3, num_kv_shared_layers=2, use_double_wide_mlp=True,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        **{key: written[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings")})
+    torch.manual_seed(7)
+    Gemma4ForCausalLM(config).float().save_pretrained(folder)
+
+
 def check_all_linear(base, adapter, rank):
-    """What `lora_target: all` adapts is what PEFT's all-linear does, or where PEFT refuses one of these layers all others."""
+    """What `lora_target: all` adapts is what PEFT's all-linear does, or where PEFT refuses one of these layers all others, but for
+    Gemma 4's layer outside the blocks."""
     names = {name.rpartition(".")[2] for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)}
     targets = sorted(names - {"out_proj", "lm_head"}) if base.config.model_type == "nemotron_h" else "all-linear"
-    model = get_peft_model(base, LoraConfig(r=rank, target_modules=targets, task_type="CAUSAL_LM"))
+    model = get_peft_model(base, LoraConfig(r=rank, target_modules=targets, task_type="CAUSAL_LM",
+                                            exclude_modules=["per_layer_model_projection"]))
     expected = {name: tuple(tensor.shape) for name, tensor in get_peft_model_state_dict(model).items()}
     found = {name: tuple(tensor.shape) for name, tensor in load_peft_weights(adapter, device="cpu").items()}
     assert found == expected, f"all: {sorted(set(found.items()) ^ set(expected.items()))[:4]}"
@@ -141,8 +156,11 @@ def main():
         texts = [f"number {i} of the texts, with words: {'ab' * i}" for i in range(8)]
         data = work / "texts.jsonl"
         data.write_text("\n".join(json.dumps({"text": text}) for text in texts))
-        run(arguments.rondo, "init", "--arch", arguments.arch, "--output_dir", work / "base", "--num_hidden_layers", 3,
+        small_gemma4 = arguments.arch == "gemma4_small"
+        run(arguments.rondo, "init", "--arch", "gemma4_text" if small_gemma4 else arguments.arch, "--output_dir", work / "base", "--num_hidden_layers", 3,
             "--seed", 7, "--dtype", "fp32")
+        if small_gemma4:
+            make_small_gemma4(work / "base")
         if arguments.arch.startswith("granite") or arguments.arch == "hyperclovax":
             config = work / "base" / "config.json"
             config.write_text(json.dumps({**json.loads(config.read_text()), **FACTORS}))

@@ -37,7 +37,7 @@ from more_families import more_cases
 from picture_families import picture_cases
 
 # Their arithmetic is that of others: compared (compare.py), but without goldens.
-BUILT_AS_OTHERS = more_families.BUILT_AS_OTHERS + layer_norm_families.BUILT_AS_OTHERS + picture_families.BUILT_AS_OTHERS
+BUILT_AS_OTHERS = more_families.BUILT_AS_OTHERS + layer_norm_families.BUILT_AS_OTHERS + picture_families.BUILT_AS_OTHERS + ("gemma4_small_pictures",)
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
@@ -46,6 +46,9 @@ SHARED_LAYERS = [*DELTA_LAYERS, "shared_expert_gate"]
 ATTENTION_LAYERS = LINEAR_LAYERS[:4]  # where a model has experts, PEFT takes the other names for theirs
 CONVOLUTION_LAYERS = [*LINEAR_LAYERS[:3], "out_proj", "in_proj", "w1", "w2", "w3"]
 JOINED_LAYERS = [*ATTENTION_LAYERS, "out_proj", "shared_expert_gate", "in_proj_qkvz", "in_proj_ba"]
+
+INPUT_LAYERS = ["per_layer_input_gate", "per_layer_projection"]  # of each block's inputs
+FROZEN = ("embed_tokens_per_layer", "per_layer_projection_norm")  # what Rondo does not train of them
 
 BLOCK_SCALE = "layer_scalar"  # of what a block gives; nothing trains it
 LATENT_LAYERS = ["kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]  # beside those of queries
@@ -315,6 +318,17 @@ CASES = {
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
                              full_attention=dict(rope_type="proportional", rope_theta=2000.0, partial_rotary_factor=0.5,
                                                  factor=2.0))),
+    # As E2B and E4B: inputs of each block, from a table with more rows than the embedding, and blocks that share keys and
+    # values of both kinds, with MLPs twice as wide. Of few channels all gates may be shut, and the norm behind them would make
+    # much of next to nothing, errors too.
+    "gemma4_small": _case(
+        Gemma4TextConfig, Gemma4ForCausalLM, hidden_size=44, intermediate_size=38, num_hidden_layers=5,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=14, global_head_dim=20, vocab_size=127, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, sliding_window=7, hidden_size_per_layer_input=26, vocab_size_per_layer_input=131,
+        num_kv_shared_layers=2, use_double_wide_mlp=True, final_logit_softcapping=1.5,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=300.0),
+                             full_attention=dict(rope_type="proportional", rope_theta=2000.0, partial_rotary_factor=0.5))),
     # Linear attention on both sides of attention that is gated and whose heads turn in part. What a head gives may be
     # next to nothing, which a smaller epsilon would make much of, errors too.
     "qwen3_5": _case(
@@ -390,6 +404,14 @@ CASES = {
         final_logit_softcapping=2.0, layer_types=["sliding_attention", "full_attention"],
         rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500.0),
                              full_attention=dict(rope_type="proportional", rope_theta=5000.0, partial_rotary_factor=0.25))),
+    "gemma4_small_pictures": _case(
+        _gemma4_with_pictures, Gemma4ForConditionalGeneration, hidden_size=44, intermediate_size=62, num_hidden_layers=4,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, global_head_dim=24, vocab_size=123, rms_norm_eps=1e-6,
+        tie_word_embeddings=True, sliding_window=5, hidden_size_per_layer_input=36, vocab_size_per_layer_input=123,
+        num_kv_shared_layers=2, final_logit_softcapping=2.0,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        rope_parameters=dict(sliding_attention=dict(rope_type="default", rope_theta=500.0),
+                             full_attention=dict(rope_type="proportional", rope_theta=5000.0, partial_rotary_factor=0.25))),
 }
 
 
@@ -436,10 +458,13 @@ def text_config(model):
 def prepared(model):
     """For training. Of a model that reads pictures the text part; in training mode transformers would ask it where in a
     text the pictures are, and without dropout the modes are the same."""
-    if text_config(model) is model.config:
-        return model.train()
+    alone = text_config(model) is model.config
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not any(part in name for part in PICTURES))
+        passed_over = not alone and any(part in name for part in PICTURES)
+        if passed_over or any(part in name for part in FROZEN):
+            parameter.requires_grad_(False)
+    if alone:
+        return model.train()
     model.eval()
     model.train = lambda mode=True: model
     return model
@@ -500,6 +525,8 @@ def targets_of(model):
     if model.config.model_type == "phi3":
         return FUSED_LAYERS
     if model.config.model_type.startswith("gemma4"):
+        if text_config(model).hidden_size_per_layer_input:
+            return [*LINEAR_LAYERS, *INPUT_LAYERS]
         return [*LINEAR_LAYERS, "proj"] if text_config(model).enable_moe_block else LINEAR_LAYERS
     if model.config.model_type == "qwen3_next":
         return JOINED_LAYERS

@@ -123,6 +123,8 @@ TEST(KnownModels, ParametersOfMixturesThatABiasChooses_AreAsInTransformers) {
 
 /// As transformers 5.23 counts, and a number of each block, which is no parameter there.
 TEST(KnownModels, ParametersOfGemma4_AreThoseOfTheTextPart) {
+  EXPECT_EQ(parameters_of(*known_model("google/gemma-4-E2B-it")), 4628569344U + 35U);
+  EXPECT_EQ(parameters_of(*known_model("google/gemma-4-E4B")), 7463013376U + 42U);
   EXPECT_EQ(parameters_of(*known_model("google/gemma-4-31B")), 30697345280U + 60U);
   EXPECT_EQ(parameters_of(*known_model("google/gemma-4-26B-A4B-it")), 25233141760U + 30U);
 }

@@ -23,6 +23,7 @@ struct Method {
   const char* name;
   MethodSpec spec;
   bool q_norms = false;
+  bool carries = false;  // inputs of each block, and keys and values that the last one shares
 };
 
 std::vector<Method> methods() {
@@ -40,7 +41,9 @@ std::vector<Method> methods() {
           {"lora", tiny::lora(DType::kBfloat16)},
           {"lora_of_codes", codes},
           {"dora", dora},
-          {"coded_boundaries", narrow}};
+          {"coded_boundaries", narrow},
+          {"carried", tiny::full(DType::kBfloat16), false, true},
+          {"carried_lora", tiny::lora(DType::kBfloat16), true, true}};
 }
 
 class Halves : public testing::TestWithParam<Method> {
@@ -50,6 +53,10 @@ class Halves : public testing::TestWithParam<Method> {
     config.hidden_size = 128;
     config.intermediate_size = 192;
     config.qk_norm = GetParam().q_norms ? QkNorm::kHead : QkNorm::kNone;
+    if (GetParam().carries) {
+      config.block_inputs = {24, config.vocab_size};
+      config.sharing_blocks = 1;
+    }
     auto made = Architecture::make(config, GetParam().spec);
     EXPECT_TRUE(made.ok()) << made.status();
     return *std::move(made);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config_block_inputs.h"
 #include "config_mixers.h"
 #include "config_space.h"
 #include "family.h"
@@ -125,8 +126,7 @@ void add_global_heads(const ModelConfig& config, OrderedJson& out) {
   out["global_head_dim"] = heads.size;
   out["num_global_key_value_heads"] = heads.kv_heads;
   out["attention_k_eq_v"] = heads.keys_are_values;
-  out["num_kv_shared_layers"] = 0;
-  out["hidden_size_per_layer_input"] = 0;
+  add_block_inputs(config, out);
 }
 
 void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "config_block_inputs.h"
 #include "config_convolution.h"
 #include "config_experts.h"
 #include "config_factors.h"
@@ -91,22 +92,6 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   // transformers' masks let every token see all others where this is there and not true.
   if (fields.present("is_causal") && fields.at("is_causal") != true) {
     fields.refuse("is_causal", "attention to what follows is not supported; expected true");
-  }
-}
-
-/// Gemma 4's smaller models have more than these.
-void refuse_smaller_gemma4(Fields& fields) {
-  if (fields.integer("num_kv_shared_layers", 0, kMaxLayers, 0) != 0) {
-    fields.refuse(
-        "num_kv_shared_layers",
-        "layers that take keys and values from others, as in Gemma 4 E2B and E4B, are not supported; expected 0");
-  }
-  constexpr std::uint32_t kWhenAbsent = 256;
-  if (fields.integer("hidden_size_per_layer_input", 0, kMaxHidden, kWhenAbsent) != 0) {
-    const char* absent = fields.has("hidden_size_per_layer_input") ? "" : "; where the key is absent they are there";
-    fields.refuse(
-        "hidden_size_per_layer_input",
-        fmt::format("embeddings for each layer, as in Gemma 4 E2B and E4B, are not supported; expected 0{}", absent));
   }
 }
 
@@ -480,7 +465,6 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   config.family = traits->family;
   config.model_type = traits->model_type;
   refuse_unsupported(fields, *traits);
-  if (traits->global_head_dim != 0) refuse_smaller_gemma4(fields);
   if (!traits->experts) refuse_experts(fields);
   parse_sizes(fields, *traits, config);
   // From here on the sizes are used to allocate and to divide.
@@ -514,6 +498,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_lone_halves(fields, *traits, config);
   parse_windows(fields, *traits, config);
   parse_global_heads(fields, *traits, config);
+  parse_block_inputs(fields, *traits, config);
   config.weight_type = parse_dtype(fields);
   config.bos_token_id = single_token(fields, "bos_token_id", traits->bos);
   config.eos_token_ids = fields.token_ids("eos_token_id", traits->eos);

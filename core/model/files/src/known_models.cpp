@@ -142,6 +142,8 @@ constexpr Row kRows[] = {
     {"google/gemma-3-4b-pt", "gemma3_text", 2560, 10240, 34, 8, 4, 256, 262208, true, 131072, 1e6, 0, 1024},
     {"google/gemma-3-12b-pt", "gemma3_text", 3840, 15360, 48, 16, 8, 256, 262208, true, 131072, 1e6, 0, 1024},
     {"google/gemma-3-27b-pt", "gemma3_text", 5376, 21504, 62, 32, 16, 128, 262208, true, 131072, 1e6, 0, 1024},
+    {"google/gemma-4-E2B", "gemma4_text", 1536, 6144, 35, 8, 1, 256, 262144, true, 131072, 1e6, 0, 512},
+    {"google/gemma-4-E4B", "gemma4_text", 2560, 10240, 42, 8, 2, 256, 262144, true, 131072, 1e6, 0, 512},
     {"google/gemma-4-31B", "gemma4_text", 5376, 21504, 60, 32, 16, 256, 262144, true, 262144, 1e6, 0, 1024},
     {"google/gemma-4-26B-A4B", "gemma4_text", 2816, 2112, 30, 16, 8, 256, 262144, true, 262144, 1e6, 0, 1024, 128, 8,
      704},
@@ -218,6 +220,17 @@ std::string mixers_text(const Row& row) {
   return R"(, "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-")";
 }
 
+/// Of E2B, whose each fifth layer sees all, and E4B, whose each sixth does.
+std::string small_gemma4_text(const Row& row) {
+  const bool smaller = row.layers == 35;
+  std::vector<std::string> kinds(row.layers, "\"sliding_attention\"");
+  const std::uint32_t pattern = smaller ? 5 : 6;
+  for (std::uint32_t layer = pattern - 1; layer < row.layers; layer += pattern) kinds[layer] = "\"full_attention\"";
+  return fmt::format(R"(, "global_head_dim": 512, "hidden_size_per_layer_input": 256, "num_kv_shared_layers": {},)"
+                     R"( "use_double_wide_mlp": {}, "final_logit_softcapping": 30.0, "layer_types": [{}])",
+                     smaller ? 20 : 18, smaller, fmt::join(kinds, ", "));
+}
+
 std::string config_text(const Row& row) {
   std::string text =
       fmt::format(R"({{"model_type": "{}", "hidden_size": {}, "intermediate_size": {}, "num_hidden_layers": {},)"
@@ -250,7 +263,9 @@ std::string config_text(const Row& row) {
                         R"( "routed_scaling_factor": {})",
                         larger, larger ? 3 : 1, larger ? 2.5 : 1.0);
   }
-  if (std::string_view(row.type) == "gemma4_text") {
+  const bool small_gemma4 = std::string_view(row.type) == "gemma4_text" && row.kv_heads < 4;
+  if (small_gemma4) text += small_gemma4_text(row);
+  if (std::string_view(row.type) == "gemma4_text" && !small_gemma4) {
     text += fmt::format(R"(, "global_head_dim": 512, "num_global_key_value_heads": {}, "attention_k_eq_v": true,)"
                         R"( "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0, "enable_moe_block": {})",
                         row.kv_heads / 4, row.experts > 0);

@@ -1,19 +1,15 @@
-// One list of a block's linear layers from which parameters and LoRA targets both come, and the comparison with files.
+// One list of a block's linear layers from which parameters and LoRA targets both come.
 #include "rondo/model/parameters.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 
 #include "family.h"
-#include "json_reader.h"
-#include "rondo/base/status.h"
-#include "tensor_check.h"
 
 namespace rondo::model {
 namespace {
-
-constexpr std::size_t kNamed = 3;  // tensors that an error names; the others it counts
 
 constexpr const char* kModel = "model.";
 constexpr const char* kMixerName = "mixer";  // of a block that is one half alone
@@ -167,7 +163,7 @@ void add_full_attention(const ModelConfig& config, std::uint32_t layer, std::vec
     out.push_back({prefix + name + ".weight", {size}, ParameterKind::kNorm, layer});
   };
   norm(qk_norm_names(config).q, config.num_heads);
-  norm(qk_norm_names(config).k, shape.kv_heads);
+  if (!shares_keys(config, layer)) norm(qk_norm_names(config).k, shape.kv_heads);
 }
 
 void add_linear_attention(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
@@ -238,9 +234,36 @@ void add_mlp_half(const ModelConfig& config, std::uint32_t layer, std::vector<Pa
     }
   }
   add_norm_if(config, norms.mlp_output, layer, out);
+  if (config.block_inputs) add_norm_if(config, BlockInputNames::kOutputNorm, layer, out);
   if (!config.scales_blocks) return;
   out.push_back({layer_prefix(config, layer) + kBlockScaleName, {1}, ParameterKind::kBlockScale, layer});
 }
+
+/// Outside the blocks.
+void add_input_parameters(const ModelConfig& config, std::vector<ParameterSpec>& out) {
+  if (!config.block_inputs) return;
+  const std::uint64_t width = config.block_inputs->width;
+  const std::uint64_t all = width * config.num_layers;
+  const auto add = [&](const char* module, std::vector<std::uint64_t> shape, ParameterKind kind) {
+    out.push_back({name_prefix(config) + module + ".weight", std::move(shape), kind, std::nullopt});
+  };
+  add(BlockInputNames::kTable, {config.block_inputs->vocab_size, all}, ParameterKind::kMatrix);
+  add(BlockInputNames::kProjection, {all, config.hidden_size}, ParameterKind::kMatrix);
+  add(BlockInputNames::kProjectionNorm, {width}, ParameterKind::kNorm);
+}
+
+/// Published files have them.
+bool is_of_shared_keys(const ModelConfig& config, const std::string& name) {
+  for (std::uint32_t layer = config.num_layers - config.sharing_blocks; layer < config.num_layers; ++layer) {
+    const std::string prefix = attention_path(config, layer) + ".";
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view module = std::string_view(name).substr(prefix.size());
+    return module.starts_with("k_proj.") || module.starts_with("v_proj.") || module.starts_with("k_norm.") ||
+           module.starts_with("v_norm.");
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_passed_over(const ModelConfig& config, const std::string& name) {
@@ -249,6 +272,7 @@ bool is_passed_over(const ModelConfig& config, const std::string& name) {
   if (traits.linear_attention && name.starts_with("mtp.")) return true;
   if (!traits.ahead_prefix.empty() && name.starts_with(traits.ahead_prefix)) return true;
   if (traits.predicts_ahead && name.starts_with(layer_prefix(config, config.num_layers))) return true;
+  if (is_of_shared_keys(config, name)) return true;
   if (!config.text_part) return false;
   return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.") ||
          name.starts_with("visual.") || in_name("audio_tower") || in_name("embed_vision.") || in_name("embed_audio.");
@@ -383,6 +407,7 @@ std::vector<ParameterSpec> model_parameters(const ModelConfig& config) {
     if (has_mlp(config, layer)) add_mlp_half(config, layer, out);
   }
   add_norm(config, last_norm_path(config), std::nullopt, out);
+  add_input_parameters(config, out);
   if (!config.tie_word_embeddings) out.push_back({"lm_head.weight", table, ParameterKind::kMatrix, std::nullopt});
   return out;
 }
@@ -421,9 +446,10 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out, bool bias) {
     return LinearModule{prefix + name, name, in, out, layer, bias};
   };
-  std::vector<LinearModule> inputs = {make("q_proj", hidden, query, config.attention_bias),
-                                      make("k_proj", hidden, key, config.attention_bias)};
-  if (!heads.keys_are_values) inputs.push_back(make("v_proj", hidden, key, config.attention_bias));
+  std::vector<LinearModule> inputs = {make("q_proj", hidden, query, config.attention_bias)};
+  const bool own_keys = !shares_keys(config, layer);
+  if (own_keys) inputs.push_back(make("k_proj", hidden, key, config.attention_bias));
+  if (own_keys && !heads.keys_are_values) inputs.push_back(make("v_proj", hidden, key, config.attention_bias));
   const FamilyTraits& traits = traits_of(config.family);
   const std::uint32_t turns = config.fused_by_heads ? config.num_heads : 1;
   if (config.fused_linears) inputs = {fused(traits.joined_name, inputs, turns)};
@@ -446,7 +472,7 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
   const bool mixture = has_experts(config, layer) && !beside;
   if (mixture && config.experts->shared_width == 0) return {};
   const std::uint64_t hidden = config.hidden_size;
-  const std::uint64_t inner = mixture ? config.experts->shared_width : config.intermediate_size;
+  const std::uint64_t inner = mixture ? config.experts->shared_width : mlp_width(config, layer);
   const std::string mlp = mlp_path(config, layer) + ".";
   const MlpNames names = mlp_names(config);
   const bool within = mixture && !config.shared_mlp;
@@ -469,6 +495,13 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
     const std::string router = layer_prefix(config, layer) + experts.module + experts.router;
     linears.push_back({router, router.substr(router.rfind('.') + 1), hidden, config.experts->count, layer, false});
     linears.back().exact = true;
+  }
+  if (config.block_inputs) {
+    const auto own = [&](const char* name, std::uint64_t in, std::uint64_t out) {
+      linears.push_back({layer_prefix(config, layer) + name, name, in, out, layer, false});
+    };
+    own(BlockInputNames::kGate, hidden, config.block_inputs->width);
+    own(BlockInputNames::kOutput, config.block_inputs->width, hidden);
   }
   return linears;
 }
@@ -518,8 +551,10 @@ const std::vector<std::string>& linear_module_names() {
     ModelConfig by_heads = ungated;
     by_heads.family = Family::kGptNeoX;
     by_heads.fused_linears = true;
-    for (const ModelConfig& config :
-         {dense, fused, linear, mixture, joined, convolution, beside, latent, routed, shared, ungated, by_heads}) {
+    ModelConfig with_inputs = dense;
+    with_inputs.block_inputs.emplace().width = 1;
+    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution, beside, latent, routed,
+                                      shared, ungated, by_heads, with_inputs}) {
       for (const LinearModule& module : linear_modules(config)) {
         if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
       }
@@ -527,68 +562,6 @@ const std::vector<std::string>& linear_module_names() {
     return all;
   }();
   return names;
-}
-
-absl::Status check_tensors(const std::vector<ParameterSpec>& expected, const TensorFiles& files,
-                           const std::function<bool(const std::string&)>& tolerated) {
-  const auto listing = [](const std::vector<std::string>& names) {
-    const std::size_t shown = std::min(names.size(), kNamed);
-    std::string text =
-        fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-    if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
-    return text;
-  };
-  std::set<std::string> known;
-  std::vector<std::string> missing;
-  std::vector<std::string> reshaped;
-  for (const ParameterSpec& spec : expected) {
-    known.insert(spec.name);
-    const TensorView* view = files.find(spec.name);
-    if (view == nullptr) {
-      missing.push_back(spec.name);
-    } else if (view->codes) {
-      return invalid_input("{}: tensor {}: dtype: expected F32, BF16 or F16, found U8", view->file, spec.name);
-    } else if (view->shape != spec.shape) {
-      reshaped.push_back(fmt::format("{} (expected [{}], found [{}])", spec.name, fmt::join(spec.shape, ", "),
-                                     fmt::join(view->shape, ", ")));
-    }
-  }
-  std::vector<std::string> unexpected;
-  for (const auto& [name, view] : files.tensors()) {
-    if (!known.contains(name) && !tolerated(name)) unexpected.push_back(quoted_name(name));
-  }
-  if (!missing.empty()) {
-    return invalid_input("{}: {} of {} tensors missing: {}{}", files.origin(), missing.size(), expected.size(),
-                         listing(missing), unexpected.empty() ? "" : "; not expected: " + listing(unexpected));
-  }
-  if (!reshaped.empty()) {
-    return invalid_input("{}: {} tensors of a shape that disagrees with the configuration: {}", files.origin(),
-                         reshaped.size(), listing(reshaped));
-  }
-  if (!unexpected.empty()) {
-    return invalid_input("{}: {} tensors that the configuration has no place for: {}", files.origin(),
-                         unexpected.size(), listing(unexpected));
-  }
-  return absl::OkStatus();
-}
-
-bool has_own_head(const ModelConfig& config, const TensorFiles& files) {
-  const TensorView* head = files.find("lm_head.weight");
-  const TensorView* embedding = files.find(embedding_path(config) + ".weight");
-  if (head == nullptr || embedding == nullptr || head->shape != embedding->shape) return false;
-  return head->type != embedding->type || head->codes != embedding->codes ||
-         !std::ranges::equal(head->data, embedding->data);
-}
-
-absl::Status check_model_tensors(const ModelConfig& config, const TensorFiles& files) {
-  return check_tensors(model_parameters(config), files, [&](const std::string& name) {
-    const FamilyTraits& traits = traits_of(config.family);
-    const bool mask =
-        traits.stores_masks && (name.ends_with(".attention.bias") || name.ends_with(".attention.masked_bias"));
-    const bool head = name == "lm_head.weight" || name == traits.head_in_files + std::string(".weight");
-    return mask || name.ends_with("rotary_emb.inv_freq") || (config.tie_word_embeddings && head) ||
-           is_passed_over(config, name);
-  });
 }
 
 }  // namespace rondo::model

@@ -35,6 +35,13 @@ class Assembler {
     layers_.push_back(std::move(layer));
   }
 
+  /// Of the layer that was added last: of the parameter it uses so many rows, the first of which is `first`.
+  void take_rows(const std::string& name, std::int64_t first, std::int64_t rows) {
+    for (ParameterUse& use : layers_.back().parameters) {
+      if (use.id == ids_.at(name)) use = {use.id, first, rows, static_cast<std::uint32_t>(first / rows), 0};
+    }
+  }
+
   /// A head whose last parameter is the vocabulary: parts of `rows` of it, those before with the first.
   void add_head(const std::vector<Parameter>& parameters, std::int64_t rows) {
     add("lm_head", LayerKind::kHead, 0, parameters);
@@ -74,6 +81,19 @@ std::int64_t rows_of_head_part(const ModelConfig& config, const MethodSpec& meth
   const std::int64_t parts = std::max<std::int64_t>((vocabulary + (wanted - 1) / 2) / wanted, 1);
   const std::int64_t rows = (vocabulary + parts - 1) / parts;
   return wanted < kGrain || parts == 1 ? rows : (rows + kGrain - 1) / kGrain * kGrain;
+}
+
+/// The square root of a width, in numbers of `dtype`.
+double rounded_root(std::uint32_t width, DType dtype) {
+  const float root = std::sqrt(static_cast<float>(width));
+  switch (dtype) {
+    case DType::kBfloat16:
+      return from_bfloat16(to_bfloat16(root));
+    case DType::kFloat16:
+      return from_float16(to_float16(root));
+    default:
+      return root;
+  }
 }
 
 /// The factors of the layer's adapters.
@@ -142,6 +162,12 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     return invalid_input("boundary_quantization_bit: the model's hidden_size is {}, no multiple of {}; leave it out",
                          hidden, devices::kEncodedBlock);
   }
+  const bool carries = carried_widths(config).all() != hidden;
+  if (method.boundary_encoding != devices::Encoding::kPlain && carries) {
+    return invalid_input(
+        "boundary_quantization_bit: blocks of this model share keys and values or have inputs of "
+        "their own, which would be rounded between all layers; leave it out");
+  }
   if (!embedding_path(config).ends_with("embed_tokens") && method.lora && method.lora->saves("embed_tokens")) {
     return invalid_input("modules_to_save: embed_tokens of {}, where it is {}, is not supported; leave it out",
                          config.model_type, embedding_path(config));
@@ -173,6 +199,10 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     if (has_mlp(config, block)) {
       assembler.add(mlp_path(config, block), LayerKind::kMlp, block, mlp_parts(config, method, block).parameters);
     }
+    if (config.block_inputs) {
+      const std::int64_t rows = config.block_inputs->width;
+      assembler.take_rows(prefix + BlockInputNames::kProjection + ".weight", block * rows, rows);
+    }
   }
   model.first_head_layer_ = static_cast<LayerIndex>(model.layers_.size());
   std::vector<Parameter> last;
@@ -185,6 +215,14 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
   if (norm.bias) last.push_back({last_norm_path(config) + ".bias", {hidden}, WeightKind::kBias, trains_norm});
   last.push_back(head);
   assembler.add_head(last, rows_of_head_part(config, method));
+
+  if (const auto& inputs = config.block_inputs) {
+    model.block_table_ = {static_cast<ParameterId>(model.parameters_.size()), config.num_layers, inputs->width,
+                          rounded_root(inputs->width, method.dtype)};
+    const std::int64_t columns = std::int64_t{inputs->width} * config.num_layers;
+    model.parameters_.push_back(
+        {prefix + BlockInputNames::kTable + ".weight", {inputs->vocab_size, columns}, WeightKind::kEmbedding});
+  }
 
   std::map<std::string, std::uint32_t> classes;
   bool trained_below = false;
@@ -199,11 +237,14 @@ absl::StatusOr<Architecture> Architecture::make(const ModelConfig& config, const
     const bool linear = attention && is_linear(config, layer.block);
     const bool convolution = attention && is_convolution(config, layer.block);
     const bool space = attention && is_state_space(config, layer.block);
-    std::string key = fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
-                                  convolution, space, layer.gives_input_gradient, layer.has_backward);
+    const bool lends = attention && lends_keys(config, layer.block);
+    std::string key = fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(layer.kind), window, rotates, linear,
+                                  convolution, space, lends, layer.gives_input_gradient, layer.has_backward);
     // Blocks may differ in what is trained, what is adapted and by how much.
     for (const ParameterUse& use : layer.parameters) {
-      key += signature_of(model.parameters_[use.id]) + fmt::format(" {}+{}", use.first_row, use.rows);
+      // Which rows of a matrix a block has is nothing to its program.
+      const std::int64_t first = layer.kind == LayerKind::kHead ? use.first_row : 0;
+      key += signature_of(model.parameters_[use.id]) + fmt::format(" {}+{}", first, use.rows);
     }
     if (method.lora) key += scales_of(config, *method.lora, layer);
     layer.program_class = classes.try_emplace(key, static_cast<std::uint32_t>(classes.size())).first->second;
@@ -219,11 +260,14 @@ LayerIndex Architecture::first_backward_layer() const {
 }
 
 Bytes Architecture::boundary_bytes(std::uint32_t tokens, Phase phase) const {
-  const Shape shape = {tokens, config_.hidden_size};
+  const TensorDesc boundary{"boundary", boundary_shape(tokens), method_.dtype, TensorRole::kInput,
+                            0,          encoding_between(phase)};
   const bool in_parts = first_head_layer_ + 1 < layers_.size() && phase != Phase::kDecode;
-  if (in_parts) return head_offset(tokens) + Bytes{tokens} * 3 * sizeof(float);
-  return TensorDesc{"boundary", shape, method_.dtype, TensorRole::kInput, 0, encoding_between(phase)}.bytes();
+  if (!in_parts) return boundary.bytes();
+  return std::max(boundary.bytes(), head_offset(tokens) + Bytes{tokens} * 3 * sizeof(float));
 }
+
+Shape Architecture::boundary_shape(std::uint32_t tokens) const { return {tokens, carried_widths(config_).all()}; }
 
 Bytes Architecture::head_offset(std::uint32_t tokens) const {
   constexpr Bytes kAlignment = 256;
@@ -237,15 +281,7 @@ const devices::RopeAttributes* Architecture::rope_of(std::uint32_t block) const 
 
 double Architecture::embedding_scale() const {
   if (!config_.scales_embedding_by_width) return config_.embedding_multiplier;
-  const float scale = std::sqrt(static_cast<float>(config_.hidden_size));
-  switch (method_.dtype) {
-    case DType::kBfloat16:
-      return from_bfloat16(to_bfloat16(scale));
-    case DType::kFloat16:
-      return from_float16(to_float16(scale));
-    default:
-      return scale;
-  }
+  return rounded_root(config_.hidden_size, method_.dtype);
 }
 
 /// Dividing what the head multiplies divides its logits.
@@ -294,30 +330,29 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
       // Granite's and AFMoE's factor multiplies the noise too, as transformers adds it to what the table gives.
       x = recorder.noise(x, method_.noise_alpha * config_.embedding_multiplier, "noisy");
     }
-    const TensorId sent = recorder.encoded(x, between);
+    const TensorId sent = recorder.encoded(record_first_carried(recorder, x, config_), between);
     recorder.set_role(sent, TensorRole::kOutput, 0);
     if (with_gradients) recorder.backward(sent, {});
     return recorder.take();
   }
-  const TensorId arrived =
-      recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0, between);
-  const TensorId x = recorder.expanded(arrived);
+  const TensorId arrived = recorder.tensor("x", boundary_shape(tokens), method_.dtype, TensorRole::kInput, 0, between);
+  Carried carried(recorder, config_, recorder.expanded(arrived));
   const std::optional<TensorId> input = layer.gives_input_gradient ? std::optional(arrived) : std::nullopt;
   MethodSpec method = method_;
   if (phase == Phase::kEvaluate && method.lora) method.lora->dropout = 0.0;
   const std::uint32_t block = layer.block;
   const std::uint32_t cached = phase == Phase::kDecode ? capacity : 0;
-  TensorId y = x;
+  TensorId y = carried.stream();
   if (layer.kind == LayerKind::kBlock) {
-    y = record_parallel(recorder, x, parallel_parts(config_, method, block), config_, method, rope_of(block), block,
-                        cached);
+    y = record_parallel(recorder, carried, parallel_parts(config_, method, block), config_, method, rope_of(block),
+                        block, cached);
   } else if (layer.kind == LayerKind::kAttention) {
-    y = record_attention(recorder, x, attention_parts(config_, method, block), config_, method, rope_of(block), block,
-                         cached);
+    y = record_attention(recorder, carried, attention_parts(config_, method, block), config_, method, rope_of(block),
+                         block, cached);
   } else {
-    y = record_mlp(recorder, x, mlp_parts(config_, method, block), config_, method);
+    y = record_mlp(recorder, carried, mlp_parts(config_, method, block), config_, method);
   }
-  const TensorId sent = recorder.encoded(y, between);
+  const TensorId sent = recorder.encoded(carried.with(y), between);
   recorder.set_role(sent, TensorRole::kOutput, 0);
   if (with_gradients) recorder.backward(sent, input);
   return recorder.take();
@@ -340,10 +375,10 @@ Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tok
   devices::VocabularyAttributes attributes{config_.vocab_size, rows.first_row, 1, with_gradients,
                                            with_gradients && parameters_[rows.id].trained};
   attributes.cap = static_cast<float>(config_.logits_cap);
-  const TensorId arrived = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0,
-                                           encoding_between(phase));
+  const Shape given = layer.part == 0 ? boundary_shape(tokens) : Shape{tokens, config_.hidden_size};
+  const TensorId arrived = recorder.tensor("x", given, method_.dtype, TensorRole::kInput, 0, encoding_between(phase));
   TensorId x = recorder.expanded(arrived);
-  if (layer.part == 0) x = record_last_norm(recorder, x, index);
+  if (layer.part == 0) x = record_last_norm(recorder, record_stream(recorder, x, config_), index);
   std::vector<TensorId> w = {weight(index, own - 1, own - 1)};
   for (LayerIndex of = index + 1; joint && of < layers_.size(); ++of) {
     w.push_back(weight(of, 0, own + of - index - 1));
@@ -365,8 +400,8 @@ Graph Architecture::record_head(LayerIndex index, Phase phase, std::uint32_t tok
 Graph Architecture::record_logits(std::uint32_t tokens) const {
   const Layer& layer = layers_[first_head_layer_];
   Recorder recorder(tokens, method_.dtype);
-  const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
-  const TensorId last = recorder.select_last(x);
+  const TensorId x = recorder.tensor("x", boundary_shape(tokens), method_.dtype, TensorRole::kInput, 0);
+  const TensorId last = record_stream(recorder, recorder.select_last(x), config_);
   const TensorId normed = record_last_norm(recorder, last, first_head_layer_);
   const auto place = static_cast<std::uint32_t>(layer.parameters.size() - 1);
   const Parameter& head = parameters_[layer.parameters[place].id];
@@ -384,7 +419,8 @@ Graph Architecture::record_logits(std::uint32_t tokens) const {
 /// What the other parts read.
 Graph Architecture::record_head_norm(std::uint32_t tokens) const {
   Recorder recorder(tokens, method_.dtype);
-  const TensorId x = recorder.tensor("x", {tokens, config_.hidden_size}, method_.dtype, TensorRole::kInput, 0);
+  const TensorId carried = recorder.tensor("x", boundary_shape(tokens), method_.dtype, TensorRole::kInput, 0);
+  const TensorId x = record_stream(recorder, carried, config_);
   recorder.set_role(record_last_norm(recorder, x, first_head_layer_), TensorRole::kOutput, 0);
   return recorder.take();
 }

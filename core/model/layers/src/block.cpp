@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "block_inputs.h"
 #include "latent_attention.h"
 #include "layer_parts.h"
 #include "linear_attention.h"
@@ -18,13 +19,13 @@ namespace rondo::model {
 
 static_assert(kMaxExperts <= devices::kMostExperts && kMaxChoices <= devices::kMostChoices);
 
-namespace {
-
 devices::GatedActivationAttributes activation_of(const ModelConfig& config) {
   constexpr devices::ActivationKind kKinds[] = {devices::ActivationKind::kSilu, devices::ActivationKind::kGelu,
                                                 devices::ActivationKind::kGeluTanh, devices::ActivationKind::kRelu};
   return {kKinds[static_cast<std::size_t>(config.activation)]};
 }
+
+namespace {
 
 devices::GatedActivationAttributes activation_of_experts(const ModelConfig& config) {
   const std::optional<ClampedSwiglu>& clamped = config.experts->clamped;
@@ -236,7 +237,8 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
     const bool all = config.qk_norm == QkNorm::kAllHeads;
     const auto [q_norm, k_norm] = qk_norm_names(config);
     builder.parts().q_norm = builder.norm(attention + "." + q_norm, all ? q_width : heads.size);
-    builder.parts().k_norm = builder.norm(attention + "." + k_norm, all ? kv_width : heads.size);
+    if (!shares_keys(config, block))
+      builder.parts().k_norm = builder.norm(attention + "." + k_norm, all ? kv_width : heads.size);
   }
   builder.parts().output_norm = builder.norm_if(config, prefix, norms.attention_output);
   return std::move(builder.parts());
@@ -250,6 +252,7 @@ LayerParts mlp_parts(const ModelConfig& config, const MethodSpec& method, std::u
   for (const LinearModule& linear : mlp_linears(config, block)) builder.linear(linear);
   if (has_experts(config, block)) builder.experts(prefix, config);
   builder.parts().output_norm = builder.norm_if(config, prefix, norms.mlp_output);
+  if (config.block_inputs) add_input_parts(builder, config, method, prefix);
   if (config.scales_blocks) {
     builder.parts().scale = builder.add(prefix + "." + kBlockScaleName, {1}, WeightKind::kBlockScale);
     builder.parts().parameters.back().trained = false;
@@ -272,9 +275,10 @@ ParallelParts parallel_parts(const ModelConfig& config, const MethodSpec& method
 namespace {
 
 /// The attention half from `normed`, what its first linear layers read.
-TensorId record_attention_of(Recorder& recorder, WeightSource& weights, TensorId x, TensorId normed,
+TensorId record_attention_of(Recorder& recorder, WeightSource& weights, Carried& carried, TensorId normed,
                              const LayerParts& parts, const ModelConfig& config, const MethodSpec& method,
                              const devices::RopeAttributes* rope, std::uint32_t block, std::uint32_t capacity) {
+  const TensorId x = carried.stream();
   LinearRecorder linears(recorder, weights, method);
   const bool decodes = capacity > 0;
   if (parts.linear_attention || parts.convolution) {
@@ -306,23 +310,28 @@ TensorId record_attention_of(Recorder& recorder, WeightSource& weights, TensorId
   TensorId q = linears.record(*linear++, normed, {}, q_shape);
   std::optional<TensorId> gate;
   if (config.gates_attention) gate = linears.record(*linear++, normed, {}, q_shape);
-  TensorId k = linears.record(*linear++, normed, {}, kv_shape);
-  TensorId v = heads.keys_are_values ? k : linears.record(*linear, normed, {}, kv_shape);
-  if (config.norms_values) v = recorder.norm(v, {}, {}, {config.rms_norm_eps, 0.0, 1.0}, "v_normed");
+  std::optional<TensorId> k, v;  // before they are normed and turned; none where another block's are shared
+  if (!shares_keys(config, block)) {
+    k = linears.record(*linear++, normed, {}, kv_shape);
+    v = heads.keys_are_values ? k : linears.record(*linear, normed, {}, kv_shape);
+    if (config.norms_values) v = recorder.norm(*v, {}, {}, {config.rms_norm_eps, 0.0, 1.0}, "v_normed");
+  }
   const auto norm_both = [&] {
     q = normed_if(q, parts.q_norm, "q_normed");
-    k = normed_if(k, parts.k_norm, "k_normed");
+    if (k) k = normed_if(*k, parts.k_norm, "k_normed");
   };
   if (!config.norms_turned) norm_both();
   if (rope != nullptr) {
     devices::RopeAttributes turning = capacity > 0 ? settled_rope(*rope, capacity) : *rope;
     q = recorder.rope(q, turning, "q_rotated");
     turning.grows_from = 0;  // keys do not
-    k = recorder.rope(k, turning, "k_rotated");
+    if (k) k = recorder.rope(*k, turning, "k_rotated");
   }
   if (config.norms_turned) norm_both();
-  Recorder::Attended attended =
-      capacity > 0 ? recorder.cached_attention(q, k, v, capacity, attributes) : recorder.attention(q, k, v, attributes);
+  const Carried::Keys keys = k ? Carried::Keys{*k, *v} : carried.shared_keys(block);
+  if (lends_keys(config, block)) carried.lend(keys, block);
+  Recorder::Attended attended = capacity > 0 ? recorder.cached_attention(q, keys.k, keys.v, capacity, attributes)
+                                             : recorder.attention(q, keys.k, keys.v, attributes);
   if (parts.sinks) attended = recorder.attention_sink(attended, weights.get(*parts.sinks));
   if (gate) attended.o = recorder.gated_activation(*gate, attended.o, {devices::ActivationKind::kSigmoid});
   return record_output(recorder, weights, linears, parts, attended.o, x, config);
@@ -330,32 +339,34 @@ TensorId record_attention_of(Recorder& recorder, WeightSource& weights, TensorId
 
 }  // namespace
 
-TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
+TensorId record_attention(Recorder& recorder, Carried& carried, const LayerParts& parts, const ModelConfig& config,
                           const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity) {
   WeightSource weights(recorder, parts);
-  const TensorId normed = record_input(recorder, weights, parts, x, config);
-  return record_attention_of(recorder, weights, x, normed, parts, config, method, rope, block, capacity);
+  const TensorId normed = record_input(recorder, weights, parts, carried.stream(), config);
+  return record_attention_of(recorder, weights, carried, normed, parts, config, method, rope, block, capacity);
 }
 
-TensorId record_parallel(Recorder& recorder, TensorId x, const ParallelParts& parts, const ModelConfig& config,
+TensorId record_parallel(Recorder& recorder, Carried& carried, const ParallelParts& parts, const ModelConfig& config,
                          const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                          std::uint32_t capacity) {
   WeightSource weights(recorder, parts.attention);
   WeightSource of_mlp(recorder, parts.mlp, static_cast<std::uint32_t>(parts.attention.parameters.size()));
+  const TensorId x = carried.stream();
   const TensorId normed = record_input(recorder, weights, parts.attention, x, config);
   TensorId read = normed;
   if (parts.mlp.input_norm) read = record_norm(recorder, of_mlp, x, *parts.mlp.input_norm, config, "mlp_normed");
   const TensorId attended =
-      record_attention_of(recorder, weights, x, normed, parts.attention, config, method, rope, block, capacity);
+      record_attention_of(recorder, weights, carried, normed, parts.attention, config, method, rope, block, capacity);
   LinearRecorder linears(recorder, of_mlp, method);
   const TensorId inner = record_inner(recorder, linears, parts.mlp, read, config);
   return record_output(recorder, of_mlp, linears, parts.mlp, inner, attended, config);
 }
 
-TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
+TensorId record_mlp(Recorder& recorder, Carried& carried, const LayerParts& parts, const ModelConfig& config,
                     const MethodSpec& method) {
   WeightSource weights(recorder, parts);
+  const TensorId x = carried.stream();
   const TensorId normed = record_input(recorder, weights, parts, x, config);
   LinearRecorder linears(recorder, weights, method);
   TensorId y = x;
@@ -367,6 +378,7 @@ TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, con
     const TensorId inner = record_inner(recorder, linears, parts, normed, config);
     y = record_output(recorder, weights, linears, parts, inner, x, config);
   }
+  if (parts.inputs) y = record_block_inputs(recorder, weights, linears, parts, y, carried, config);
   return parts.scale ? recorder.column_scale(y, weights.get(*parts.scale), {}, {}, "scaled") : y;
 }
 

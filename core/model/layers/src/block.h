@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "carried.h"
 #include "rondo/model/architecture.h"
 
 namespace rondo::model {
@@ -58,6 +59,14 @@ struct BesideParts {
   std::uint32_t experts_output = 0;
 };
 
+/// Of a block's inputs: indices of weights and linear layers. `projection`: rows of a matrix of all blocks.
+struct InputParts {
+  std::uint32_t projection = 0;
+  std::uint32_t projection_norm = 0;
+  LinearUse gate, output;
+  std::optional<std::uint32_t> output_norm;
+};
+
 /// A norm over the hidden size: indices of its weight and bias, where it has them.
 struct NormUse {
   std::optional<std::uint32_t> weight;
@@ -87,7 +96,7 @@ struct StateSpaceParts {
 /// The parameters of one layer in order, and where its modules find them.
 struct LayerParts {
   std::vector<Parameter> parameters;
-  /// Attention: q, [its gate], k, v, o; by a latent: q or its latent and q, the latent, channels of keys that turn,
+  /// Attention: q, [its gate], [k, v,] o; by a latent: q or its latent and q, the latent, channels of keys that turn,
   /// other channels of keys, v, o; linear attention: q, k, v, z, b, a, out; a state space: z, x, b, c, dt, out;
   /// convolution: b, c, x, out; MLP: [gate,] up,
   /// down, and where that is the one that all tokens share beside experts, perhaps the gate of what it gives; the
@@ -95,6 +104,7 @@ struct LayerParts {
   std::vector<LinearUse> linears;
   std::optional<ExpertParts> experts;
   std::optional<BesideParts> beside;
+  std::optional<InputParts> inputs;
   std::optional<NormUse> input_norm, output_norm;
   std::optional<std::uint32_t> q_norm, k_norm;
   std::vector<std::uint32_t> latent_norms;  // of attention by a latent: [that of queries,] that of keys and values
@@ -120,19 +130,23 @@ ParallelParts parallel_parts(const ModelConfig& config, const MethodSpec& method
 TensorId record_norm(Recorder& recorder, TensorId x, std::optional<TensorId> weight, std::optional<TensorId> bias,
                      const ModelConfig& config, const std::string& name, double factor = 1.0);
 
-/// Records the attention half: y = x + factor * norm(o_proj(attention(rope(q), rope(k), v))), from norm(x); each of the
-/// two norms where the model has it. `rope`: null for a layer without. capacity > 0: with a cache.
-TensorId record_attention(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
+/// What comes between the linear layers of an MLP.
+devices::GatedActivationAttributes activation_of(const ModelConfig& config);
+
+/// Of each of these x is the stream of what is carried. Records the attention half: y = x + factor *
+/// norm(o_proj(attention(rope(q), rope(k), v))), from norm(x); each of the two norms where the model has it. `rope`:
+/// null for a layer without. capacity > 0: with a cache.
+TensorId record_attention(Recorder& recorder, Carried& carried, const LayerParts& parts, const ModelConfig& config,
                           const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                           std::uint32_t capacity);
 /// Records a block in parallel: y = x + o_proj(attention of norm(x)) + down(...) of the same norm(x), or of one of the
 /// MLP's own.
-TensorId record_parallel(Recorder& recorder, TensorId x, const ParallelParts& parts, const ModelConfig& config,
+TensorId record_parallel(Recorder& recorder, Carried& carried, const ParallelParts& parts, const ModelConfig& config,
                          const MethodSpec& method, const devices::RopeAttributes* rope, std::uint32_t block,
                          std::uint32_t capacity);
-/// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), or down(activation(up)), likewise; and at
-/// its end times a number of the block's own where the model has that.
-TensorId record_mlp(Recorder& recorder, TensorId x, const LayerParts& parts, const ModelConfig& config,
+/// Records the MLP half: y = x + factor * norm(down(activation(gate) * up)), or down(activation(up)), likewise; then
+/// what the block makes of its inputs, and at its end times a number of the block's own, where the model has these.
+TensorId record_mlp(Recorder& recorder, Carried& carried, const LayerParts& parts, const ModelConfig& config,
                     const MethodSpec& method);
 
 }  // namespace rondo::model

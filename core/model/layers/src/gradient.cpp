@@ -88,6 +88,8 @@ class GradientPass {
         return attention_sink(op, *dy);
       case OpKind::kJoinHeads:
         return join_heads(op, *dy);
+      case OpKind::kJoinHeadsBackward:
+        return parted(op);
       case OpKind::kConvolution:
         return convolution(op, *dy);
       case OpKind::kDecay:
@@ -246,6 +248,16 @@ class GradientPass {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (needs(op.reads[i])) collect(op.reads[i], parts[i]);
     }
+  }
+
+  void parted(const Op& op) {
+    const TensorId whole = op.reads[0];
+    if (!needs(whole)) return;
+    const TensorId dx = fresh(whole);
+    Op& back = recorder_.append(OpKind::kJoinHeads);
+    for (const TensorId part : op.writes) back.reads.push_back(known(part).value());
+    back.writes = {dx};
+    collect(whole, dx);
   }
 
   void convolution(const Op& op, TensorId dy) {

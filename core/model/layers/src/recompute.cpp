@@ -17,12 +17,13 @@ bool is_cheap(OpKind kind) {
   return kind == OpKind::kNorm || kind == OpKind::kGatedActivation || kind == OpKind::kAdd ||
          kind == OpKind::kDropout || kind == OpKind::kNoise || kind == OpKind::kColumnScale ||
          kind == OpKind::kExpand || kind == OpKind::kDispatch || kind == OpKind::kJoinHeads ||
-         kind == OpKind::kConvolution || kind == OpKind::kDecay;
+         kind == OpKind::kJoinHeadsBackward || kind == OpKind::kConvolution || kind == OpKind::kDecay;
 }
 
-/// Of what there is anyway: the layer's input or a weight.
+/// Of what there is anyway: the layer's input, parts of it, or a weight.
 bool is_of_given(const Op& op) {
-  return op.kind == OpKind::kExpand || (op.kind == OpKind::kAdd && op.reads.size() == 1);
+  return op.kind == OpKind::kExpand || op.kind == OpKind::kJoinHeadsBackward ||
+         (op.kind == OpKind::kAdd && op.reads.size() == 1);
 }
 
 /// Nothing but the sum of a weight's gradient comes of it, and all that it reads is there without it.

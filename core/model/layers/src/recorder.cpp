@@ -40,6 +40,8 @@ TensorId Recorder::batch(devices::BatchTensor which) {
       return tensor("keys", {tokens()}, DType::kUInt64, TensorRole::kBatch, index);
     case devices::BatchTensor::kLossScale:
       return tensor("loss_scale", {1}, DType::kFloat32, TensorRole::kBatch, index);
+    case devices::BatchTensor::kBlockRows:
+      break;  // block_rows() knows how wide they are
   }
   return 0;
 }
@@ -180,6 +182,30 @@ TensorId Recorder::join_heads(TensorId a, std::optional<TensorId> b, std::int64_
   if (b) op.reads.push_back(*b);
   op.writes = {y};
   return y;
+}
+
+TensorId Recorder::joined(TensorId a, std::optional<TensorId> b, std::int64_t width, const std::string& name) {
+  const TensorId y = activation(name, {graph_.tensors[a].shape[0], width});
+  Op& op = append(OpKind::kJoinHeads);
+  op.reads = {a};
+  if (b) op.reads.push_back(*b);
+  op.writes = {y};
+  return y;
+}
+
+std::pair<TensorId, TensorId> Recorder::parted(TensorId whole, const Shape& first, const Shape& second,
+                                               const std::string& first_name, const std::string& second_name) {
+  const TensorId a = activation(first_name, first);
+  const TensorId b = activation(second_name, second);
+  Op& op = append(OpKind::kJoinHeadsBackward);
+  op.reads = {whole};
+  op.writes = {a, b};
+  return {a, b};
+}
+
+TensorId Recorder::block_rows(std::int64_t width) {
+  return tensor("block_rows", {tokens(), width}, dtype_, TensorRole::kBatch,
+                static_cast<std::uint32_t>(devices::BatchTensor::kBlockRows));
 }
 
 Recorder::Attended Recorder::attended_of(TensorId q, const std::string& name) {

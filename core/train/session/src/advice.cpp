@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "rondo/base/status.h"
+#include "rondo/model/parameters.h"
 #include "rondo/partition/slots.h"
 
 namespace rondo::train {
@@ -89,6 +90,14 @@ void advise_experts(const Config& config, const model::Architecture& model, Plan
       of_experts / 1e6, trained / 1e6, model::attention_alone(model.config())));
 }
 
+/// What full training leaves as it is.
+void advise_frozen(const model::Architecture& model, PlannedRun& run) {
+  const model::MethodSpec& method = model.method();
+  if (!model.block_table() || !method.train_weights || method.trained_blocks) return;
+  run.advice.push_back(fmt::format("{} and {} stay as they are: full trains all other weights",
+                                   model::BlockInputNames::kTable, model::BlockInputNames::kProjectionNorm));
+}
+
 }  // namespace
 
 absl::Status check_holds_state(const Machine& machine, const partition::Workload& work) {
@@ -117,6 +126,7 @@ void advise(const Config& config, const model::Architecture& model, const Machin
   advise_dtype(model, machine, run);
   advise_keys(config, run);
   advise_experts(config, model, run);
+  advise_frozen(model, run);
 }
 
 }  // namespace rondo::train

@@ -9,6 +9,7 @@
 
 #include "rondo/base/status.h"
 #include "rondo/devices/cpu/cpu_device.h"
+#include "rondo/schedule/shape.h"
 #include "rondo/train/error_feedback.h"
 #include "rondo/train/session.h"
 #include "rondo/train/weights.h"
@@ -80,9 +81,12 @@ class CodeChoice {
       Piece& piece = pieces_.emplace_back();
       piece.real = static_cast<std::uint32_t>(batch.ids.size());
       piece.tokens = devices::token_bucket(piece.real);
-      RONDO_ASSIGN_OR_RETURN(piece.batch,
-                             devices::allocate_host(schedule::BatchLayout(piece.tokens).total(), kChoosingCodes));
-      schedule::pack_batch(batch, piece.tokens, piece.batch.view().host());
+      RONDO_ASSIGN_OR_RETURN(
+          piece.batch, devices::allocate_host(schedule::BatchLayout(plain_, piece.tokens).total(), kChoosingCodes));
+      const auto& table = plain_.block_table();
+      const devices::BufferView rows =
+          table ? store_.published(home_.at(plain_.parameters()[table->table].name)) : devices::BufferView();
+      schedule::pack_batch(plain_, rows, batch, piece.tokens, &threads_, piece.batch.view().host());
       RONDO_ASSIGN_OR_RETURN(piece.activation,
                              devices::allocate_host(plain_.boundary_bytes(piece.tokens), kChoosingCodes));
       if (piece.activation.size() <= next_.size()) continue;
@@ -117,7 +121,8 @@ class CodeChoice {
       const devices::OpList list = coded_.record(layer, model::Phase::kForward, model::Keep::kNothing, piece.tokens);
       RONDO_ASSIGN_OR_RETURN(const devices::Program* program, compile(coded_programs_, coded_, layer, list));
       const auto weight = [&](std::uint32_t index) {
-        return store_.published(home_.at(parameter_of(coded_, layer, index).name));
+        return schedule::rows_of(coded_, coded_.layers()[layer].parameters[index],
+                                 store_.published(home_.at(parameter_of(coded_, layer, index).name)));
       };
       RONDO_RETURN_IF_ERROR(execute(*program, layer, piece, weight, {}));
       // Padding tokens stay zeros, whatever biases make of them.
@@ -153,7 +158,8 @@ class CodeChoice {
       std::pair<devices::Buffer, devices::BufferView>& weight = weights_.emplace_back();
       const model::Parameter& one = parameter_of(plain_, layer, index);
       if (parameter_of(coded_, layer, index).encoding == one.encoding) {
-        weight.second = store_.published(home_.at(one.name));
+        weight.second =
+            schedule::rows_of(plain_, plain_.layers()[layer].parameters[index], store_.published(home_.at(one.name)));
         continue;
       }
       RONDO_ASSIGN_OR_RETURN(weight.first, devices::allocate_host(one.bytes(dtype), kChoosingCodes));
@@ -219,7 +225,7 @@ class CodeChoice {
   template <typename WeightOf>
   absl::Status execute(const devices::Program& program, model::LayerIndex layer, Piece& piece,
                        const WeightOf& weight_of, const std::vector<Reading>& readings) {
-    const schedule::BatchLayout layout(piece.tokens);
+    const schedule::BatchLayout layout(plain_, piece.tokens);
     devices::Bindings bindings;
     for (const devices::TensorDesc& tensor : program.ops().tensors) {
       devices::BufferView& view = bindings.tensors.emplace_back();
@@ -235,7 +241,7 @@ class CodeChoice {
           break;
         case TensorRole::kBatch: {
           const auto which = static_cast<devices::BatchTensor>(tensor.index);
-          view = piece.batch.view().part(layout.offset(which), layout.size(which));
+          view = piece.batch.view().part(layout.offset(which, plain_.layers()[layer].block), layout.size(which));
           break;
         }
         case TensorRole::kGradient:
@@ -326,7 +332,7 @@ Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& leng
   const std::uint64_t kept = std::min(tokens + lengths.longest, lengths.data_tokens) / bucket + 1;
   const Bytes piece = kPieceElements * sizeof(float);  // of a tensor on its way; the heap keeps it
   return most + scratch + executor.scratch_bytes() + piece +
-         kept * (plain->boundary_bytes(bucket) + schedule::BatchLayout(bucket).total());
+         kept * (plain->boundary_bytes(bucket) + schedule::BatchLayout(*plain, bucket).total());
 }
 
 absl::Status choose_codes(const model::Architecture& model, const model::TensorFiles& files,

@@ -68,7 +68,7 @@ absl::Status check_host_memory(const Config& config, const OpenModel& open, std:
     needs.insert(needs.end(), always.begin(), always.end());
   }
   needs.emplace_back("weights", loading_bytes(open));
-  needs.emplace_back("generation", schedule::BatchLayout(bucket).total() +
+  needs.emplace_back("generation", schedule::BatchLayout(*open.architecture, bucket).total() +
                                        Bytes{open.architecture->config().vocab_size} * sizeof(float));
   const Bytes all = partition::total_of(needs);
   if (all <= machine.shape.host_budget_bytes) return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "rondo/base/status.h"
 #include "rondo/devices/random.h"
 #include "rondo/schedule/batch.h"
+#include "rondo/schedule/shape.h"
 
 namespace rondo::train {
 namespace {
@@ -109,7 +110,7 @@ class Generator::Impl {
     for (devices::Buffer& buffer : activations_)
       RONDO_RETURN_IF_ERROR(take(buffer, model_.boundary_bytes(prompt_bucket_, model::Phase::kDecode)));
     RONDO_RETURN_IF_ERROR(take_scratch());
-    RONDO_RETURN_IF_ERROR(take(batch_, schedule::BatchLayout(prompt_bucket_).total()));
+    RONDO_RETURN_IF_ERROR(take(batch_, schedule::BatchLayout(model_, prompt_bucket_).total()));
     RONDO_RETURN_IF_ERROR(take(logits_, Bytes{model_.config().vocab_size} * sizeof(float)));
     RONDO_ASSIGN_OR_RETURN(host_batch_, devices::allocate_host(batch_.size(), "generation"));
     RONDO_ASSIGN_OR_RETURN(host_logits_, devices::allocate_host(logits_.size(), "generation"));
@@ -148,8 +149,10 @@ class Generator::Impl {
     batch.targets.assign(ids.size(), -1);
     batch.keys.assign(ids.size(), 0);
     batch.bounds = {0, static_cast<std::int32_t>(ids.size())};
-    schedule::pack_batch(batch, tokens, host_batch_.view().host());
-    const Bytes batch_bytes = schedule::BatchLayout(tokens).total();
+    const devices::BufferView table =
+        model_.block_table() ? weights_[model_.block_table()->table] : devices::BufferView();
+    schedule::pack_batch(model_, table, batch, tokens, nullptr, host_batch_.view().host());
+    const Bytes batch_bytes = schedule::BatchLayout(model_, tokens).total();
     RONDO_RETURN_IF_ERROR(
         copy(devices::QueueRole::kUp, host_batch_.view().part(0, batch_bytes), batch_.view().part(0, batch_bytes)));
     std::vector<devices::Bindings> bindings(model_.layers().size());
@@ -218,7 +221,8 @@ class Generator::Impl {
       }
       const devices::BufferView home = parameters_.published(id);
       weights_[id] = home;
-      if (unified_) continue;
+      const bool looked_up = model_.block_table() && model_.block_table()->table == id;  // here
+      if (unified_ || looked_up) continue;
       if (device_.caps().weights_in_place) {
         RONDO_RETURN_IF_ERROR(device_.use_in_place(home));
         continue;
@@ -236,15 +240,21 @@ class Generator::Impl {
     return timeline_->wait(value_, kNever);
   }
 
+  /// A head in parts reads all rows at once here.
+  devices::BufferView weight_of(model::LayerIndex layer, std::uint32_t index) const {
+    const model::ParameterUse& use = model_.layers()[layer].parameters[index];
+    return model_.is_head(layer) ? weights_[use.id] : schedule::rows_of(model_, use, weights_[use.id]);
+  }
+
   void bind(model::LayerIndex layer, std::uint32_t tokens, const devices::OpList& list, devices::Bindings& bindings) {
-    const schedule::BatchLayout batch(tokens);
+    const schedule::BatchLayout batch(model_, tokens);
     bindings.tensors.resize(list.tensors.size());
     for (std::size_t i = 0; i < list.tensors.size(); ++i) {
       const devices::TensorDesc& tensor = list.tensors[i];
       devices::BufferView& view = bindings.tensors[i];
       switch (tensor.role) {
         case devices::TensorRole::kWeight:
-          view = weights_[model_.layers()[layer].parameters[tensor.index].id];
+          view = weight_of(layer, tensor.index);
           break;
         case devices::TensorRole::kInput:
           view = activations_[(layer + 1) % 2].view().part(0, tensor.bytes());
@@ -254,7 +264,7 @@ class Generator::Impl {
           break;
         case devices::TensorRole::kBatch: {
           const auto which = static_cast<devices::BatchTensor>(tensor.index);
-          view = batch_.view().part(batch.offset(which), batch.size(which));
+          view = batch_.view().part(batch.offset(which, model_.layers()[layer].block), batch.size(which));
           break;
         }
         case devices::TensorRole::kState:

@@ -107,7 +107,9 @@ enum class BatchTensor : std::uint8_t {
   kBounds,     // [T + 2] int32: n, then first token of each of the n sequences, then the number of real tokens
   kKeys,       // [T] uint64 of the random numbers
   kLossScale,  // [1] fp32, what gradients are multiplied by on their way (fp16)
+  kBlockRows,  // [T, W] of the activations' dtype: what the host has looked up for the layer's block
 };
+/// Of those that are the same for all layers: without kBlockRows, which comes last.
 inline constexpr std::size_t kBatchTensors = 6;
 
 struct TensorDesc {

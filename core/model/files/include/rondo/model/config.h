@@ -222,6 +222,13 @@ struct LatentAttentionConfig {
 /// Of the norms of latents, whatever the others have.
 inline constexpr double kLatentNormEps = 1e-6;
 
+/// Gemma 4 E2B and E4B: what each block reads of every token beside the residual stream, `width` channels, made of the
+/// embedding and of a row of a table that all blocks together have (parameters.h, BlockInputNames).
+struct BlockInputsConfig {
+  std::uint32_t width = 0;
+  std::uint32_t vocab_size = 0;  // of that table, at least that of the embedding
+};
+
 /// Limits of what devices have: of experts and of those that a token goes to, of sizes of heads and tokens of a
 /// convolution.
 inline constexpr std::uint32_t kMaxExperts = 512;
@@ -286,6 +293,9 @@ struct ModelConfig {
   std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
   std::optional<StateSpaceConfig> state_space;              // Granite 4, Nemotron-H
   std::optional<LatentAttentionConfig> latent_attention;    // GLM-4.7-Flash, DeepSeek
+  std::optional<BlockInputsConfig> block_inputs;            // Gemma 4 E2B, E4B
+  std::uint32_t sharing_blocks = 0;  // likewise: the last ones, which have no keys and values of their own
+  bool widens_sharing = false;       // whose MLPs are twice as wide
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over
@@ -303,6 +313,15 @@ bool has_experts(const ModelConfig& config, std::uint32_t block);
 
 /// Of one block's attention, where that is not linear.
 HeadShape heads_of(const ModelConfig& config, std::uint32_t block);
+
+/// Of one block: it attends to keys and values of a block below, the last of its kind (with a window or without) that
+/// has some.
+bool shares_keys(const ModelConfig& config, std::uint32_t block);
+/// Of one block: those that it attends to are its own, and others attend to them too.
+bool lends_keys(const ModelConfig& config, std::uint32_t block);
+
+/// Of one block's MLP that is no expert.
+std::uint32_t mlp_width(const ModelConfig& config, std::uint32_t block);
 
 /// Of one block: its attention is linear.
 bool is_linear(const ModelConfig& config, std::uint32_t block);

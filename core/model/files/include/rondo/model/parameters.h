@@ -38,6 +38,11 @@
 //     groups gD for D
 //   model.layers.N.<norm>.weight [C] (.bias), see norm_names()
 //   model.layers.N.layer_scalar [1] in Gemma 4, which has no v_proj where keys are values
+//     in E2B and E4B, of L blocks with W channels of inputs each, also model.embed_tokens_per_layer.weight [V', L W],
+//     model.per_layer_model_projection.weight [L W, C], .per_layer_projection_norm.weight [W] and
+//     model.layers.N.per_layer_input_gate.weight [W, C], .per_layer_projection.weight [C, W],
+//     .post_per_layer_input_norm.weight [C]; of the last blocks, which share keys and values, self_attn has q_proj,
+//     q_norm and o_proj alone, and I may be twice as wide
 //   model.norm.weight [C] (.bias), see last_norm_path(); OLMo's norms have neither
 //   lm_head.weight [V, C], unless tied to embed_tokens
 //
@@ -106,8 +111,8 @@ std::string embedding_path(const ModelConfig& config);
 /// The tensor's name in a model of the text part alone, which is what is written.
 std::string name_in_text_model(const std::string& name);
 
-/// The tensor belongs to a part that is passed over: what reads pictures, and Qwen3.5's layers for several tokens
-/// ahead.
+/// The tensor belongs to a part that is passed over: what reads pictures, Qwen3.5's layers for several tokens ahead,
+/// and keys and values of blocks that share those of others.
 bool is_passed_over(const ModelConfig& config, const std::string& name);
 
 /// What a block's norms over C are called; null: there is none.
@@ -175,6 +180,18 @@ struct BesideNames {
 /// Behind a block, of ModelConfig::scales_blocks.
 inline constexpr const char* kBlockScaleName = "layer_scalar";
 
+/// Of ModelConfig::block_inputs. Outside the blocks: the table, of which each block has `width` columns; the layer that
+/// makes the rest of the embedding, of which each block has as many rows; and a norm [width] behind it, the same for
+/// all. Within a block: linear layers from the residual stream and back to it, and a norm [C] behind them.
+struct BlockInputNames {
+  static constexpr const char* kTable = "embed_tokens_per_layer";
+  static constexpr const char* kProjection = "per_layer_model_projection";
+  static constexpr const char* kProjectionNorm = "per_layer_projection_norm";
+  static constexpr const char* kGate = "per_layer_input_gate";
+  static constexpr const char* kOutput = "per_layer_projection";
+  static constexpr const char* kOutputNorm = "post_per_layer_input_norm";
+};
+
 /// What transformers, and with it adapters, call a mixture and its router, whatever files call them.
 struct MixtureInMemory {
   const char* module;  // as ExpertNames has it
@@ -215,7 +232,8 @@ std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& line
 std::vector<ConvolutionPart> convolution_parts(const StateSpaceConfig& space);
 
 /// The linear layers of a block's halves, in the model's order; none of a half that it does not have. With experts an
-/// MLP has those of the one that all tokens share, and the gate of what that gives.
+/// MLP has those of the one that all tokens share, and the gate of what that gives. Behind all others come those of a
+/// block's inputs.
 std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint32_t layer);
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer);
 
@@ -227,7 +245,7 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config);
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
 /// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2, proj,
 /// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, wg, input_linear, output_linear, c_fc, c_proj,
-/// query_key_value, dense, dense_h_to_4h, dense_4h_to_h.
+/// query_key_value, dense, dense_h_to_4h, dense_4h_to_h, per_layer_input_gate, per_layer_projection.
 const std::vector<std::string>& linear_module_names();
 
 /// Errors: InvalidArgument naming the tensors that are missing, have another shape or do not belong to the model (the

@@ -189,6 +189,16 @@ class Architecture {
   /// What lasts from kInputGradient to kWeightGradient; of this, what is saved already comes first.
   std::vector<devices::TensorDesc> held(LayerIndex layer, Keep keep, std::uint32_t tokens) const;
 
+  /// Of ModelConfig::block_inputs: the host looks every token's row up, of which each block has `width` columns, times
+  /// `scale`. No layer has the table, and nothing trains it.
+  struct BlockTable {
+    ParameterId table = 0;
+    std::uint32_t blocks = 0;
+    std::uint32_t width = 0;
+    double scale = 1.0;
+  };
+  const std::optional<BlockTable>& block_table() const { return block_table_; }
+
   /// Bytes of the activation between two layers for `tokens`. Between parts of a head they hold statistics as well (or
   /// on the way back normalisers), behind head_offset() bytes.
   Bytes boundary_bytes(std::uint32_t tokens, Phase phase = Phase::kForward) const;
@@ -210,6 +220,9 @@ class Architecture {
     return phase == Phase::kDecode ? devices::Encoding::kPlain : method_.boundary_encoding;
   }
 
+  /// Of what lies between two layers: carried.h.
+  Shape boundary_shape(std::uint32_t tokens) const;
+
   ModelConfig config_;
   MethodSpec method_;
   devices::RopeAttributes rope_;
@@ -219,6 +232,7 @@ class Architecture {
   std::uint32_t program_classes_ = 0;
   LayerIndex first_head_layer_ = 0;
   std::uint32_t contributions_ = 0;
+  std::optional<BlockTable> block_table_;
 };
 
 }  // namespace rondo::model

@@ -87,6 +87,15 @@ class Recorder {
   /// `width` is left out.
   TensorId join_heads(TensorId a, std::optional<TensorId> b, std::int64_t heads, std::int64_t width,
                       const std::string& name);
+  /// y [rows, width]: of each row what a [rows, ...] has, then what b has, then zeros; what goes beyond `width` is left
+  /// out.
+  TensorId joined(TensorId a, std::optional<TensorId> b, std::int64_t width, const std::string& name);
+  /// Rows taken apart again: each is `first` and `second`, [rows, ...], one after the other. Where a gradient is asked
+  /// for, there must be one of both.
+  std::pair<TensorId, TensorId> parted(TensorId whole, const Shape& first, const Shape& second,
+                                       const std::string& first_name, const std::string& second_name);
+  /// BatchTensor::kBlockRows.
+  TensorId block_rows(std::int64_t width);
   /// A convolution along the sequence, x [T, ...] by w [C, W] (+ bias [C]), and behind it silu, if asked for. `state`:
   /// which of the layer's. `decodes`: from a state and to it, here and below.
   TensorId convolution(TensorId x, TensorId w, std::optional<TensorId> bias, std::uint32_t state, bool decodes,
