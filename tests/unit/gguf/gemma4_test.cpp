@@ -125,6 +125,51 @@ TEST(Gemma4, FrequenciesCapAndDenseLayers_ComeBack) {
   EXPECT_TRUE(model::check_model_tensors(config, *tensors).ok());
 }
 
+/// Of E2B's shape.
+Model small_model() {
+  const fs::path folder = fs::path(RONDO_TEST_DATA) / "golden/gemma4_small/model";
+  const model::ModelConfig config = *model::load_config(folder);
+  return {folder, config, *model::open_weights(config, folder)};
+}
+
+TEST(Gemma4, InputsAndSharedKeys_ComeBack) {
+  const Model m = small_model();
+  const fs::path output = fresh_folder() / "m.gguf";
+  const absl::Status status = export_model(Documents(m.folder), m.config, m.files, "f32", output);
+  ASSERT_TRUE(status.ok()) << status;
+  ReadFile file = read_gguf(output);
+  EXPECT_EQ(file.keys["gemma4.attention.shared_kv_layers"], 2);
+  EXPECT_EQ(file.keys["gemma4.embedding_length_per_layer_input"], 26);
+  EXPECT_EQ(file.keys["gemma4.feed_forward_length"], (Json{38, 38, 38, 76, 76}));
+  for (const auto& [theirs, ours] :
+       {std::pair("model.embed_tokens_per_layer.weight", kInputTable),
+        std::pair("model.per_layer_model_projection.weight", "per_layer_model_proj.weight"),
+        std::pair("model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight"),
+        std::pair("model.layers.4.per_layer_input_gate.weight", "blk.4.inp_gate.weight"),
+        std::pair("model.layers.4.per_layer_projection.weight", "blk.4.proj.weight"),
+        std::pair("model.layers.4.post_per_layer_input_norm.weight", "blk.4.post_norm.weight")}) {
+    EXPECT_EQ(floats_of(file.tensors.at(ours)), values_of(m.files, theirs)) << theirs;
+  }
+  EXPECT_FALSE(file.tensors.contains("blk.3.attn_k.weight"));
+  const auto documents = import_documents(output);
+  ASSERT_TRUE(documents.ok()) << documents.status();
+  model::ModelConfig config = *model::load_config(*documents);
+  config.eos_token_ids = m.config.eos_token_ids;  // those of the tokenizer, too
+  config.bos_token_id = m.config.bos_token_id;
+  config.pad_token_id = m.config.pad_token_id;
+  EXPECT_EQ(model::format_config(config), model::format_config(m.config));
+  const auto tensors = import_tensors(output);
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  EXPECT_TRUE(model::check_model_tensors(config, *tensors).ok());
+}
+
+TEST(Gemma4, KeysSharedOtherwiseThanReadersDo_AreRefused) {
+  Model m = small_model();
+  m.config.sliding_window = {7, 0, 7, 7, 0};
+  expect_refused(export_model(Documents(m.folder), m.config, m.files, "f32", fresh_folder() / "m.gguf"),
+                 {"num_kv_shared_layers", "one that slides"});
+}
+
 TEST(Gemma4, HeadsThatAllTurn_ComeBack) {
   const Model m = make_model(false, [](Json& config) {
     config["rope_parameters"]["full_attention"] = {{"rope_type", "default"}, {"rope_theta", 500.0}};
@@ -150,8 +195,8 @@ TEST(Gemma4, FilesThatItsReadersTakeOtherwise_AreRefused) {
   };
   constexpr std::size_t kBehindType = 4;
   constexpr std::size_t kBehindCount = 16;
-  refused("gemma4.attention.shared_kv_layers", kBehindType, std::uint32_t{1}, "E2B and E4B");
-  refused("gemma4.embedding_length_per_layer_input", kBehindType, std::uint32_t{256}, "E2B and E4B");
+  refused("gemma4.attention.shared_kv_layers", kBehindType, std::uint32_t{2}, "expected");
+  refused("gemma4.embedding_length_per_layer_input", kBehindType, std::uint32_t{256}, kInputTable);
   refused("gemma4.attention.value_length", kBehindType, std::uint32_t{16}, "expected 24");
   refused("gemma4.attention.value_length_swa", kBehindType, std::uint32_t{16}, "expected 12");
   refused("gemma4.attention.sliding_window_pattern", kBehindCount + 1, std::uint8_t{1}, "last layer");

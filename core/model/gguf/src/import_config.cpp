@@ -147,7 +147,9 @@ void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& pref
   config.max_positions = keys.integer(prefix + "context_length", 1, kMaxPositions);
   config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
   const std::optional<std::uint32_t> no_mlp = config.family == Family::kQwen35Moe ? std::optional(0U) : std::nullopt;
-  config.intermediate_size = keys.integer(prefix + "feed_forward_length", no_mlp ? 0 : 1, kMaxSize, no_mlp);
+  const std::string width_key = prefix + "feed_forward_length";
+  const bool by_layer = config.family == Family::kGemma4 && keys.is_list(width_key);
+  if (!by_layer) config.intermediate_size = keys.integer(width_key, no_mlp ? 0 : 1, kMaxSize, no_mlp);
   config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
   if (config.family == Family::kGemma4) {
     read_gemma4(keys, file, prefix, config);

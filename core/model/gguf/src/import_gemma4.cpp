@@ -40,6 +40,35 @@ std::vector<bool> read_sliding_layers(KeyReader& keys, const std::string& key, c
   return slides;
 }
 
+void read_inputs(KeyReader& keys, const StoredFile& file, const std::string& key, model::ModelConfig& config) {
+  const std::uint32_t width = keys.integer(key, 0, kMostChannels, 0);
+  if (width == 0) return;
+  const auto table = file.tensors.find(std::string_view(kInputTable));
+  if (table == file.tensors.end() || table->second.shape.size() != 2 || table->second.shape[0] > kMostTokens) {
+    keys.refuse(key, fmt::format("expected a tensor {} of rows of {} channels a layer", kInputTable, width));
+    return;
+  }
+  config.block_inputs = {width, static_cast<std::uint32_t>(table->second.shape[0])};
+}
+
+/// Of MLPs, layer by layer: all alike, or those of layers that share keys and values are twice as wide.
+void read_widths(KeyReader& keys, const std::string& key, model::ModelConfig& config) {
+  const std::vector<std::int32_t> widths = keys.integers(key);
+  if (widths.size() != config.num_layers || widths.front() <= 0 ||
+      static_cast<std::uint32_t>(widths.front()) > kMostTokens / 2) {
+    keys.refuse(key, fmt::format("expected {} numbers from 1 on, one a layer", config.num_layers));
+    return;
+  }
+  config.intermediate_size = static_cast<std::uint32_t>(widths.front());
+  config.widens_sharing = config.sharing_blocks != 0 && widths.back() != widths.front();
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    const std::uint32_t wanted = mlp_width(config, layer);
+    if (static_cast<std::uint32_t>(widths[layer]) == wanted) continue;
+    keys.refuse(key, fmt::format("expected {} in layer {}, found {}", wanted, layer, widths[layer]));
+    return;
+  }
+}
+
 void expect_same(KeyReader& keys, const std::string& key, std::uint32_t wanted) {
   const std::uint32_t found = keys.integer(key, 1, kMostChannels, wanted);
   if (found != wanted) keys.refuse(key, fmt::format("expected {}, the width of a head, found {}", wanted, found));
@@ -49,10 +78,9 @@ void expect_same(KeyReader& keys, const std::string& key, std::uint32_t wanted) 
 
 void read_gemma4(KeyReader& keys, const StoredFile& file, const std::string& prefix, model::ModelConfig& config) {
   const auto key = [&](std::string_view name) { return prefix + std::string(name); };
-  for (const std::string_view smaller : {kSharingLayers, kWidthOfEachLayer}) {
-    if (keys.integer(key(smaller), 0, kMostChannels, 0) == 0) continue;
-    keys.refuse(key(smaller), "layers of Gemma 4 E2B and E4B are not supported; expected 0");
-  }
+  config.sharing_blocks = keys.integer(key(kSharingLayers), 0, config.num_layers - 1, 0);
+  read_inputs(keys, file, key(kWidthOfEachLayer), config);
+  if (const std::string widths = key("feed_forward_length"); keys.is_list(widths)) read_widths(keys, widths, config);
   model::HeadShape& global = config.global_heads.emplace();
   global.size = keys.integer(key("attention.key_length"), 2, kMostChannels);
   expect_same(keys, key("attention.value_length"), global.size);
@@ -69,7 +97,9 @@ void read_gemma4(KeyReader& keys, const StoredFile& file, const std::string& pre
   const auto first = static_cast<std::size_t>(std::ranges::find(slides, true) - slides.begin());
   global.kv_heads = static_cast<std::uint32_t>(heads.back());
   config.num_kv_heads = static_cast<std::uint32_t>(heads[std::min(first, heads.size() - 1)]);
-  global.keys_are_values = !file.tensors.contains(fmt::format("blk.{}.attn_v.weight", config.num_layers - 1));
+  std::uint32_t seer = config.num_layers - config.sharing_blocks - 1;  // one that sees all, with keys of its own
+  while (seer > 0 && slides[seer]) --seer;
+  global.keys_are_values = !file.tensors.contains(fmt::format("blk.{}.attn_v.weight", seer));
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     config.sliding_window.push_back(slides[layer] ? window : 0);
     const std::uint32_t wanted = slides[layer] ? config.num_kv_heads : global.kv_heads;

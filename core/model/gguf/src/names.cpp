@@ -20,11 +20,14 @@ namespace {
 using model::Family;
 using model::RopeKind;
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOutside = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOutside = {
     {{"model.embed_tokens", "token_embd"},
      {"model.norm", "output_norm"},
      {"model.embedding_norm", "token_embd_norm"},
-     {"lm_head", "output"}}};
+     {"lm_head", "output"},
+     {"model.embed_tokens_per_layer", "per_layer_token_embd"},
+     {"model.per_layer_model_projection", "per_layer_model_proj"},
+     {"model.per_layer_projection_norm", "per_layer_proj_norm"}}};
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks = {
     {{"self_attn.q_proj", "attn_q"},
@@ -99,6 +102,7 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   }
   if (config.shared_mlp && for_names_of_shared_mlp(config, fn)) return;
   if (config.experts && for_names_of_experts(config, fn)) return;
+  if (config.block_inputs && for_names_of_inputs(fn)) return;
   if (config.experts && config.experts->beside_mlp) for_names_beside_mlp(fn);
 }
 
@@ -466,7 +470,15 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "block_count", config.num_layers);
   keys.add(prefix + "context_length", context_length(config));
   keys.add(prefix + "embedding_length", config.hidden_size);
-  if (config.intermediate_size != 0) keys.add(prefix + "feed_forward_length", config.intermediate_size);
+  if (config.widens_sharing) {
+    std::vector<std::int32_t> widths;
+    for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+      widths.push_back(static_cast<std::int32_t>(mlp_width(config, block)));
+    }
+    keys.add(prefix + "feed_forward_length", widths);
+  } else if (config.intermediate_size != 0) {
+    keys.add(prefix + "feed_forward_length", config.intermediate_size);
+  }
   keys.add(prefix + "attention.head_count", config.num_heads);
   add_head_keys(prefix, config, keys);
   keys.add(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));

@@ -12,6 +12,7 @@ namespace rondo::gguf {
 namespace {
 
 using model::BesideNames;
+using model::BlockInputNames;
 using model::RopeKind;
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kNormsBesideMlp = {
@@ -19,7 +20,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kNormsBes
      {BesideNames::kExpertsInput, "pre_ffw_norm_2"},
      {BesideNames::kExpertsOutput, "post_ffw_norm_2"}}};
 
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOfInputs = {
+    {{BlockInputNames::kGate, "inp_gate"},
+     {BlockInputNames::kOutput, "proj"},
+     {BlockInputNames::kOutputNorm, "post_norm"}}};
+
 }  // namespace
+
+bool for_names_of_inputs(const std::function<bool(std::string_view, std::string_view)>& fn) {
+  return std::ranges::any_of(kOfInputs, [&](const auto& names) { return fn(names.first, names.second); });
+}
 
 bool for_names_beside_mlp(const std::function<bool(std::string_view, std::string_view)>& fn) {
   return std::ranges::any_of(kNormsBesideMlp, [&](const auto& names) { return fn(names.first, names.second); });
@@ -36,6 +46,15 @@ std::vector<std::pair<std::string, std::string_view>> own_parameters_of_gemma4(c
 }
 
 Complaint complaint_of_gemma4(const model::ModelConfig& config) {
+  const std::uint32_t own = config.num_layers - config.sharing_blocks;
+  const bool lends_last = config.sharing_blocks == 0 ||
+                          (own >= 2 && config.sliding_window[own - 1] == 0 && config.sliding_window[own - 2] != 0);
+  if (!lends_last) {
+    return {
+        {"num_kv_shared_layers",
+         "GGUF's readers take shared keys and values from the last two layers that have some: one that slides, then "
+         "one that sees all"}};
+  }
   if (config.window_rope->kind == RopeKind::kDefault) return std::nullopt;
   return {{"rope_parameters", "layers that slide have other rotary settings than in GGUF's readers"}};
 }
@@ -60,8 +79,8 @@ void add_gemma4_keys(const std::string& prefix, const model::ModelConfig& config
   // Readers want a window even where no layer slides.
   const std::uint32_t window = *std::ranges::max_element(config.sliding_window);
   keys.add(key("attention.sliding_window"), window != 0 ? window : config.max_positions);
-  keys.add(key(kSharingLayers), std::uint32_t{0});
-  keys.add(key(kWidthOfEachLayer), std::uint32_t{0});
+  keys.add(key(kSharingLayers), config.sharing_blocks);
+  keys.add(key(kWidthOfEachLayer), config.block_inputs ? config.block_inputs->width : 0);
   // Where nothing is said, readers cap at kLogitsCap.
   keys.add(key("final_logit_softcapping"), static_cast<float>(config.logits_cap));
 }
