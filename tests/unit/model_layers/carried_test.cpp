@@ -14,7 +14,7 @@ namespace {
 
 using devices::DType;
 
-constexpr std::uint32_t kTokens = 16;
+constexpr std::uint32_t kTokensCarried = 16;
 
 Architecture e2b() {
   auto made = Architecture::make(*known_model("google/gemma-4-E2B"), tiny::lora(DType::kBfloat16));
@@ -65,9 +65,9 @@ TEST(Carried, TheTable_IsOfNoLayer) {
 
 /// The stream, the embedding, and keys and values of a head of 256 channels and of one of 512.
 TEST(Carried, BetweenLayers_LieKeysAndValuesToo) {
-  EXPECT_EQ(e2b().boundary_bytes(kTokens), Bytes{kTokens} * (2 * 1536 + 2 * 256 + 2 * 512) * 2);
+  EXPECT_EQ(e2b().boundary_bytes(kTokensCarried), Bytes{kTokensCarried} * (2 * 1536 + 2 * 256 + 2 * 512) * 2);
   const auto other = Architecture::make(*known_model("google/gemma-4-31B"), tiny::lora(DType::kBfloat16));
-  EXPECT_EQ(other->boundary_bytes(kTokens, Phase::kDecode), Bytes{kTokens} * 5376 * 2);
+  EXPECT_EQ(other->boundary_bytes(kTokensCarried, Phase::kDecode), Bytes{kTokensCarried} * 5376 * 2);
 }
 
 TEST(Carried, EncodedBoundaries_AreRefused) {
