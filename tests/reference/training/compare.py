@@ -117,7 +117,14 @@ def load_start(folder, method):
 
 def trained(model):
     """Names as in a model of the text part alone: such a one comes of full fine-tuning."""
-    return {name.replace(".language_model.", "."): p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+    return {name.replace(".language_model.", "."): p.detach().clone() for name, p in model.named_parameters()
+            if p.requires_grad and not any(part in name for part in families.FROZEN)}
+
+
+def frozen(model):
+    """What Rondo leaves as it is when all else is trained."""
+    return {name.replace(".language_model.", "."): p for name, p in model.named_parameters()
+            if any(part in name for part in families.FROZEN)}
 
 
 def read_metrics(path):
@@ -248,6 +255,9 @@ def compare_case(program, folder, case, method, form, arguments):
         result["keys"] = not wrong
         if wrong:
             result["missed"].append(f"keys of the output: {wrong[:6]}")
+        kept, found = frozen(model), frozen(output)
+        if set(kept) != set(found) or not all(torch.equal(kept[name], found[name]) for name in kept):
+            result["missed"].append("what nothing trains has changed")
         tensors = trained(output)
         if set(tensors) != set(final):
             raise Failure(f"trained tensors differ: {sorted(set(tensors) ^ set(final))[:6]}")
