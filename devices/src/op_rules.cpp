@@ -345,14 +345,6 @@ void check_column_scale_backward(Checker& c) {
   c.wide(c.out(1), {columns});
 }
 
-void check_head_scale_gradient(Checker& c) {
-  if (!c.counts(2, 1)) return;
-  c.floating(c.in(0));
-  c.rank(c.in(0), 3);
-  c.alike(c.in(1), c.in(0));
-  if (c.good()) c.wide(c.out(0), {c.in(0).shape[1]});
-}
-
 /// The kVocabulary ops: x, targets, the parts' w and a loss scale, behind `others`.
 const VocabularyAttributes* check_vocabulary(Checker& c, std::size_t others, std::size_t writes, bool gradients) {
   const auto* vocabulary = c.attributes<VocabularyAttributes>();
@@ -535,6 +527,7 @@ void check(Checker& c) {
     case OpKind::kDecayBackward:
     case OpKind::kDeltaRule:
     case OpKind::kDeltaRuleBackward:
+    case OpKind::kHeadScaleGradient:
       return check_delta(c);
     case OpKind::kGatedActivation:
       return check_gated_activation(c, 1);
@@ -554,8 +547,6 @@ void check(Checker& c) {
       return check_column_scale(c);
     case OpKind::kColumnScaleBackward:
       return check_column_scale_backward(c);
-    case OpKind::kHeadScaleGradient:
-      return check_head_scale_gradient(c);
     case OpKind::kVocabularyStatistics:
       return check_vocabulary_statistics(c);
     case OpKind::kVocabularyLoss:

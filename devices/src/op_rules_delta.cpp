@@ -132,6 +132,14 @@ void check_delta_rule_backward(Checker& c) {
   for (std::size_t i = 3; i < 5; ++i) c.alike(c.out(i), c.in(3));
 }
 
+void check_head_scale_gradient(Checker& c) {
+  if (!c.counts(2, 1)) return;
+  c.floating(c.in(0));
+  c.rank(c.in(0), 3);
+  c.alike(c.in(1), c.in(0));
+  if (c.good()) c.wide(c.out(0), {c.in(0).shape[1]});
+}
+
 }  // namespace
 
 void check_delta(Checker& c) {
@@ -146,6 +154,8 @@ void check_delta(Checker& c) {
       return check_decay_backward(c);
     case OpKind::kDeltaRule:
       return check_delta_rule(c);
+    case OpKind::kHeadScaleGradient:
+      return check_head_scale_gradient(c);
     default:
       return check_delta_rule_backward(c);
   }

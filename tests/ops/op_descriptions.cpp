@@ -446,21 +446,6 @@ OpCase encode_4(DType storage, Scale scale) { return boundary_case(storage, scal
 OpCase decode_8(DType storage, Scale scale) { return boundary_case(storage, scale, Encoding::kHadamard8, false); }
 OpCase decode_4(DType storage, Scale scale) { return boundary_case(storage, scale, Encoding::kHadamard4, false); }
 
-/// Fewer rows than there is room for, one of them the padding token's.
-OpCase add_rows_case(DType storage, Scale scale) {
-  const Sizes s = sizes_of(scale);
-  CaseBuilder b(storage, s.tokens);
-  std::vector<std::int32_t> list(s.tokens + 1, 0x55555555);
-  list[0] = static_cast<std::int32_t>(s.tokens) - 5;
-  for (std::int32_t i = 0; i < list[0]; ++i) list[static_cast<std::size_t>(i) + 1] = 2 * i + 1;
-  const TensorId ids = b.integers("row ids", BatchTensor::kIds, list);
-  const TensorId rows = b.input("rows", {s.tokens, s.hidden});
-  if (storage != DType::kFloat64) b.result().list.tensors[rows].dtype = DType::kFloat32;
-  const TensorId table = b.gradient("table", {std::max<std::int64_t>(s.vocabulary, 2 * s.tokens), s.hidden});
-  b.op(OpKind::kAddRows, {ids, rows}, {table}, AddRowsAttributes{7});
-  return b.result();
-}
-
 }  // namespace
 
 const std::vector<OpDescription>& op_descriptions() {

@@ -9,5 +9,6 @@ namespace rondo::devices::testing {
 OpCase update_case(DType storage, Scale scale);
 /// AdamW with moments in codes.
 OpCase coded_update_case(DType storage, Scale scale);
+OpCase add_rows_case(DType storage, Scale scale);
 
 }  // namespace rondo::devices::testing
