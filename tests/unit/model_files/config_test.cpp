@@ -81,6 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"head_dim", "16384 * 16384"}},
         BadConfig{"no_positions", "llama", {{"max_position_embeddings", 0}}, {"max_position_embeddings", "found 0"}},
         BadConfig{"negative_epsilon", "llama", {{"rms_norm_eps", -1e-6}}, {"rms_norm_eps"}},
+        BadConfig{"no_epsilon", "llama", {{"rms_norm_eps", 0.0}}, {"rms_norm_eps"}},
         BadConfig{"epsilon_word", "llama", {{"rms_norm_eps", "1e-6"}}, {"rms_norm_eps", "a number"}},
         BadConfig{"range", "llama", {{"initializer_range", 1.5}}, {"initializer_range", "1.5"}}),
     [](const auto& test_info) { return test_info.param.name; });

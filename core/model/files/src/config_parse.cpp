@@ -28,6 +28,7 @@ constexpr std::uint32_t kMaxHeads = 1U << 14U;
 constexpr std::uint32_t kMaxHeadDim = 1U << 14U;
 constexpr std::uint32_t kMaxHeadsTimesDim = 1U << 24U;
 constexpr std::uint32_t kMaxVocabulary = 1U << 26U;
+constexpr double kLeastEpsilon = 1e-30;  // with 0 the norm of padding, whose channels are 0, is no number
 
 const FamilyTraits* parse_family(Fields& fields) {
   const std::string model_type = fields.word("model_type");
@@ -227,7 +228,7 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   config.max_positions = fields.integer("max_position_embeddings", 1, kMaxPositions, traits.max_positions);
   config.rms_norm_eps = traits.rms_norm_eps;
   if (const std::string key(traits.eps_key); !key.empty()) {
-    config.rms_norm_eps = fields.number(key, {0.0, 1.0}, traits.rms_norm_eps);
+    config.rms_norm_eps = fields.number(key, {kLeastEpsilon, 1.0}, traits.rms_norm_eps);
   }
   const double by_width = 2.0 / std::sqrt(5.0 * config.hidden_size);
   config.initializer_range =
