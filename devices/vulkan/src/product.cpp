@@ -139,7 +139,7 @@ bool add_few(OpLowering& op, const Product& p) {
   if (p.rows > kFew || p.rows == 0 || p.columns == 0 || p.transposed_a || p.accumulate) return false;
   if (p.listed != Product::Listed::kNone || p.grouped != Product::Grouped::kNone) return false;
   if (p.depth % 4 != 0 || p.stride_a % 4 != 0 || p.stride_b % 4 != 0) return false;
-  if (!p.transposed_b && p.columns % 4 != 0) return false;
+  if (!p.transposed_b && (p.columns % 4 != 0 || (op.panel() && p.rows == kFew))) return false;  // those are the panel's
   Dispatch& dispatch =
       op.add(Shader::kMatMulFew,
              {p.type_a, p.type_b, p.type_out, p.type_bias, p.type_addend, 0, flag_of(p.transposed_b),
