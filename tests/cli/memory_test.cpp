@@ -198,10 +198,13 @@ TEST_F(HostMemory, OfPoolsOfEveryKind_IsWhatWasAnnounced) {
 }
 
 /// What the processor works in is each card's own, and follows from the layers that it has: of three cards one has the
-/// head, which takes most of it.
+/// head, which takes most of it. Of a host whose speed is said, so that both calls find the same plan.
 TEST_F(HostMemory, OfPoolsOfSeveralDevices_IsWhatThePlanSays) {
+  workspace_.write("hosts.yaml",
+                   "desk:\n  memory_bytes: 16000000000\n  memory_bandwidth: 2.0e10\n"
+                   "  optimizer_parameters_per_second: 2.0e8\n  disk_bandwidth: 1.0e9\n");
   const Words model = {"--model=wide", "--dataset=chats.jsonl", "--cutoff_len=256", "--gradient_accumulation_steps=4",
-                       "--packing"};
+                       "--packing",    "--host=hosts.yaml#desk"};
   std::string text;
   while (text.size() < 2000) text += "the river runs down to the sea ";
   workspace_.write("chats.jsonl", R"({"text":")" + text + "\"}\n" + R"({"text":")" + text + "\"}\n");

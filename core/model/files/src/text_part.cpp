@@ -49,8 +49,7 @@ Json built_as(const BuiltAs& kind, const Json& document, Json part) {
     text.erase("use_sliding_window");
     text.erase("layer_types");
   }
-  // Files of older versions say it inside, and then it is so whatever the whole says.
-  if (!kind.flat || part.value("tie_word_embeddings", Json()) != true) text["tie_word_embeddings"] = false;
+  text["tie_word_embeddings"] = kind.flat && part.value("tie_word_embeddings", Json()) == true;
   return text;
 }
 
@@ -73,11 +72,12 @@ std::optional<Json> text_part_of(const Json& document) {
     // of it have two, see has_own_head().
     text["tie_word_embeddings"] = !qwen;
   }
+  const bool tied_inside = built && text["tie_word_embeddings"] == true;
   for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
                           "quantization_config", "transformers_weights"}) {
-    const bool tied_inside = std::string_view(key) == "tie_word_embeddings" && built && text[key] == true;
-    if (document.contains(key) && !document[key].is_null() && !tied_inside) text[key] = document[key];
+    if (document.contains(key) && !document[key].is_null()) text[key] = document[key];
   }
+  if (tied_inside) text["tie_word_embeddings"] = true;  // as older versions said it, whatever the whole says
   return text;
 }
 

@@ -5,11 +5,9 @@
 #include "common.glsl"
 
 layout(local_size_x = 256) in;
-layout(constant_id = 0) const uint kEncoding = 0;
-layout(constant_id = 1) const uint kType = 0;
+#include "hadamard_blocks.glsl"
 
-const uint kHadamard8 = 4;
-const uint kBlock = 64, kEach = 8, kBlocksOfGroup = 32;
+const uint kEach = 8, kBlocksOfGroup = 32;
 
 shared RONDO_NUMBER exchanged[kBlocksOfGroup * kBlock];
 

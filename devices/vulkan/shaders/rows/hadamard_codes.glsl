@@ -1,5 +1,5 @@
 // What the kernels share that make codes of kHadamard8 or kHadamard4, see rondo/devices/encoding.h: scales, and sums
-// that become codes. Behind common.glsl and kEncoding.
+// that become codes. Behind common.glsl and hadamard_blocks.glsl.
 //
 // slots: x, encoded. sizes: blocks; where the scales begin, in words. factors: the largest code; a block's scale, as a
 // share of its largest sum.

@@ -5,11 +5,7 @@
 #include "common.glsl"
 
 layout(local_size_x = 8) in;
-layout(constant_id = 0) const uint kEncoding = 0;
-layout(constant_id = 1) const uint kType = 0;
-
-const uint kHadamard8 = 4;
-const uint kBlock = 64;
+#include "hadamard_blocks.glsl"
 #include "hadamard_codes.glsl"
 
 void main() {
