@@ -121,6 +121,20 @@ TEST(KnownModels, ParametersOfMixturesThatABiasChooses_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("LiquidAI/LFM2-8B-A1B")), 8339929856U + 22U * 32U);
 }
 
+/// Those whose text part is built as another model.
+TEST(KnownModels, ParametersOfTextParts_AreThoseOfTheModelsTheyAreBuiltAs) {
+  for (const auto& [whole, text] : {std::pair("Qwen/Qwen2.5-VL-3B-Instruct", "Qwen/Qwen2.5-3B"),
+                                    {"Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen2.5-7B"},
+                                    {"Qwen/Qwen2.5-VL-72B-Instruct", "Qwen/Qwen2.5-72B"},
+                                    {"Qwen/Qwen3-VL-2B-Instruct", "Qwen/Qwen3-1.7B"},
+                                    {"Qwen/Qwen3-VL-4B-Instruct", "Qwen/Qwen3-4B"},
+                                    {"Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-8B"},
+                                    {"Qwen/Qwen3-VL-32B-Instruct", "Qwen/Qwen3-32B"}}) {
+    ASSERT_TRUE(known_model(whole)) << whole;
+    EXPECT_EQ(parameters_of(*known_model(whole)), parameters_of(*known_model(text))) << whole;
+  }
+}
+
 /// As transformers 5.23 counts, and a number of each block, which is no parameter there.
 TEST(KnownModels, ParametersOfGemma4_AreThoseOfTheTextPart) {
   EXPECT_EQ(parameters_of(*known_model("google/gemma-4-E2B-it")), 4628569344U + 35U);
