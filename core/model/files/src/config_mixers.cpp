@@ -79,11 +79,7 @@ void parse_space_sizes(Fields& fields, StateSpaceConfig& space) {
   space.head_size = fields.integer("mamba_head_dim", 1, kMaxDeltaSize, 64);
   space.state_size = fields.integer("ssm_state_size", 1, kMaxDeltaSize, 128);
   const std::string groups = older_or(fields, "mamba_n_groups", "n_groups");
-  space.groups = fields.integer(groups, 1, kMostSpaceHeads, 8);
-  if (fields.status().ok() && space.heads % space.groups != 0) {
-    fields.refuse(groups,
-                  fmt::format("expected a divisor of mamba_num_heads ({}), found {}", space.heads, space.groups));
-  }
+  space.groups = parse_space_groups(fields, groups, 8, "mamba_num_heads", space.heads);
   space.convolution = fields.integer(older_or(fields, "mamba_d_conv", "conv_kernel"), 2, kMaxConvolution, 4);
   space.convolution_bias = fields.flag(older_or(fields, "mamba_conv_bias", "use_conv_bias"), true);
   space.linear_bias = fields.flag("use_bias", false);

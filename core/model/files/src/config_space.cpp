@@ -73,6 +73,15 @@ bool is_state_space(const ModelConfig& config, std::uint32_t block) {
   return config.state_space && config.state_space->blocks[block];
 }
 
+std::uint32_t parse_space_groups(Fields& fields, const std::string& key, std::uint32_t by_default,
+                                 const char* heads_key, std::uint32_t heads) {
+  const std::uint32_t groups = fields.integer(key, 1, kMostSpaceHeads, by_default);
+  if (fields.status().ok() && heads % groups != 0) {
+    fields.refuse(key, fmt::format("expected a divisor of {} ({}), found {}", heads_key, heads, groups));
+  }
+  return groups;
+}
+
 void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   if (!traits.state_space) return;
   if (fields.at("position_embedding_type") != "rope") config.without_rope.assign(config.num_layers, true);
@@ -92,11 +101,7 @@ void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& 
     fields.refuse("mamba_proj_bias", "biases with a residual_multiplier are not supported; expected false");
   }
   const std::uint32_t expansion = fields.integer("mamba_expand", 1, kMostExpansion, 2);
-  space.groups = fields.integer("mamba_n_groups", 1, kMostSpaceHeads, 1);
-  if (fields.status().ok() && space.heads % space.groups != 0) {
-    fields.refuse("mamba_n_groups",
-                  fmt::format("expected a divisor of mamba_n_heads ({}), found {}", space.heads, space.groups));
-  }
+  space.groups = parse_space_groups(fields, "mamba_n_groups", 1, "mamba_n_heads", space.heads);
   if (!fields.status().ok()) return;
   space.head_size = parse_head_size(fields, expansion * config.hidden_size, space.heads);
   parse_steps(fields, space);

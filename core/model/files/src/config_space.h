@@ -1,6 +1,9 @@
 // The part of a config.json that says which blocks have a state space in the place of attention.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "family.h"
 #include "json_fields.h"
 
@@ -8,6 +11,11 @@ namespace rondo::model {
 
 /// Of one layer's heads.
 inline constexpr std::uint32_t kMostSpaceHeads = 1U << 14U;
+
+/// StateSpaceConfig::groups, from `key`, `by_default` where it is absent. `heads_key`: what said how many heads there
+/// are, which must be a multiple.
+std::uint32_t parse_space_groups(Fields& fields, const std::string& key, std::uint32_t by_default,
+                                 const char* heads_key, std::uint32_t heads);
 
 /// Sizes, and blocks by layer_types: all of them where there is no such list. Attention turns nothing unless the file
 /// says so.

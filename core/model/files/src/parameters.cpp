@@ -12,7 +12,9 @@ namespace rondo::model {
 namespace {
 
 constexpr const char* kModel = "model.";
-constexpr const char* kMixerName = "mixer";  // of a block that is one half alone
+// Of a block that is one half alone.
+constexpr const char* kMixerName = "mixer";
+constexpr const char* kMixerModule = "mixer.";
 
 std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
@@ -370,7 +372,7 @@ ExpertNames expert_names(const ModelConfig& config) {
     names.router = "router.proj";
   }
   if (traits->router != nullptr) names.router = traits->router;
-  if (traits->mixtures == Mixtures::kMixers) names.module = "mixer.";
+  if (traits->mixtures == Mixtures::kMixers) names.module = kMixerModule;
   if (!traits->shared_count_key.empty() || !traits->shared_width_key.empty()) names.shared = "shared_experts";
   if (traits->shares_mlp) names.shared = "shared_mlp";
   if (config.experts && config.experts->choice_bias) names.choice_bias = traits->choice_bias.data();
@@ -388,7 +390,7 @@ MixtureInMemory mixture_in_memory(const ModelConfig& config) {
   if (traits && !traits->switch_key.empty()) return {"", "router.proj"};
   if (traits && traits->in_linears) return {"block_sparse_moe.", "router"};
   if (traits && traits->router != nullptr) return {"mlp.", traits->router};
-  if (traits && traits->mixtures == Mixtures::kMixers) return {"mixer.", "gate"};
+  if (traits && traits->mixtures == Mixtures::kMixers) return {kMixerModule, "gate"};
   return {config.short_convolution ? "feed_forward." : "mlp.", traits && traits->stacked ? "router" : "gate"};
 }
 
