@@ -131,6 +131,10 @@ OpCase matmul_few_rows(DType storage, Scale scale) {
 OpCase matmul_few_fours(DType storage, Scale scale) {
   return matmul(storage, scale == Scale::kOdd ? ProductSizes{3, 37, 76} : ProductSizes{8, 1536, 576}, 1.5F, true, true);
 }
+/// The same where the gradient of the input goes along fours of rows too.
+OpCase matmul_few_gradients(DType storage, Scale scale) {
+  return matmul(storage, scale == Scale::kOdd ? ProductSizes{5, 44, 76} : ProductSizes{4, 1536, 576}, 1.5F, true, true);
+}
 OpCase matmul_low_rank_in(DType storage, Scale scale) {
   return matmul(storage, scale == Scale::kOdd ? ProductSizes{48, 8, 75} : ProductSizes{512, 16, 576}, 1, false, false);
 }
@@ -469,6 +473,7 @@ const std::vector<OpDescription>& op_descriptions() {
       {"MatMul_AlphaBiasAddend", matmul_whole, true},
       {"MatMul_FewRows", matmul_few_rows, true},
       {"MatMul_FewFours", matmul_few_fours, true},
+      {"MatMul_FewGradients", matmul_few_gradients, true},
       {"MatMul_LowRankIn", matmul_low_rank_in, true},
       {"MatMul_LowRankOut", matmul_low_rank_out, true},
       {"MatMul_SeveralChunks", matmul_chunks, false},  // its gradient in fp64 is the plain one's, only slower
