@@ -146,8 +146,8 @@ class CodeChoice {
       const auto weight = [&](std::uint32_t index) { return weights_[index].second; };
       RONDO_RETURN_IF_ERROR(execute(*program, layer, piece, weight, readings));
     }
+    weights_.clear();  // choosing reads them from their files, some rows at a time
     for (Reading& reading : readings) RONDO_RETURN_IF_ERROR(choose(layer, reading));
-    weights_.clear();
     return absl::OkStatus();
   }
 
@@ -316,22 +316,22 @@ Bytes choice_bytes(const model::Architecture& model, const Loader::Lengths& leng
         weights += parameter_of(*plain, layer, index).bytes(plain->method().dtype);
       }
     }
+    most = std::max({most, weights + kPieceElements * sizeof(float), weights + moments});
     for (const Reading& reading : readings) {
       const Bytes factors = ErrorFeedback::factor_bytes(reading.width);
-      most = std::max(most, weights + moments + factors);
+      most = std::max(most, moments + factors);
       moments -= reading.moment_bytes();
       for (const std::uint32_t index : reading.weights) {  // read once more, from pages of its file
         const Bytes pages =
             parameter_of(*plain, layer, index).elements() * model::weight_type_size(plain->config().weight_type);
-        most = std::max(most, weights + moments + factors + ErrorFeedback::row_bytes(reading.width) + pages);
+        most = std::max(most, moments + factors + ErrorFeedback::row_bytes(reading.width) + pages);
       }
     }
     compile(list);
     compile(coded->record(layer, model::Phase::kForward, model::Keep::kNothing, bucket));
   }
   const std::uint64_t kept = std::min(tokens + lengths.longest, lengths.data_tokens) / bucket + 1;
-  const Bytes piece = kPieceElements * sizeof(float);  // of a tensor on its way; the heap keeps it
-  return most + scratch + executor.scratch_bytes() + piece +
+  return most + scratch + executor.scratch_bytes() +
          kept * (plain->boundary_bytes(bucket) + schedule::BatchLayout(*plain, bucket).total());
 }
 
