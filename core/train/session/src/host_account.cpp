@@ -32,9 +32,6 @@ constexpr Bytes kFloatProducts = 1536_KiB;
 
 constexpr const char* kBesideProgram = "threads and caches";
 
-/// Products of experts' adapters where they are not prepared. Seen: 0.8 to 1.4 MiB.
-constexpr Bytes kExpertAdapters = 1024_KiB;
-
 /// Names and places of a tensor, what knows of it while a step runs, and what is put in order to write it; seen over
 /// models of 384 to 6,144 tensors, full and LoRA.
 constexpr Bytes kTensor = 400;
@@ -219,7 +216,7 @@ absl::Status count_host_taken(const Config& config, const model::Architecture& m
   for (const devices::PoolMember& member : machine.pool) {
     libraries = std::max(libraries, member.device->caps().library_bytes);
   }
-  libraries += kFloatProducts + (model.method().trains_expert_factors() ? kExpertAdapters : 0);
+  libraries += kFloatProducts;
   LayerScratch scratch;
   if (programs == nullptr) {
     RONDO_ASSIGN_OR_RETURN(scratch, scratch_of_layers(model, lengths, *machine.threads));
