@@ -19,10 +19,12 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
 
 LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
 TURN_IN_PART = ("stablelm", "gpt_neox", "phi3", "glm", "glm4", "glm4_moe", "solar_open", "minimax_m2", *LINEAR_IN_PART)
-ALWAYS_NORMALISED = ("mixtral", "minimax_m2", "granitemoe", "granitemoeshared", "granitemoehybrid", "hunyuan_v1_moe", "afmoe")
+ALWAYS_NORMALISED = ("mixtral", "minimax_m2", "granitemoe", "granitemoeshared", "granitemoehybrid", "hunyuan_v1_moe", "afmoe",
+                     "qwen3_vl_moe_text")
 EXPERTS_EVERYWHERE = ("qwen3_5_moe_text", "solar_open")  # no MLP is so wide as intermediate_size
 # Of models that read pictures too, whose text part is another family's model but for defaults.
-BUILT_AS = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3"}
+BUILT_AS = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3",
+            "qwen3_vl_moe_text": "qwen3_moe"}
 
 
 def as_list(value):

@@ -44,6 +44,22 @@ def picture_cases():
                                 num_attention_heads=4, num_hidden_layers=2, num_key_value_heads=2, rms_norm_eps=1e-06,
                                 rope_scaling=dict(mrope_interleaved=True, mrope_section=[8, 4, 4], rope_type="default"),
                                 rope_theta=5000000, use_cache=True, vocab_size=300)},
+        "qwen3_vl_moe_hub": {
+            "model_type": "qwen3_vl_moe", "architectures": ["Qwen3VLMoeForConditionalGeneration"], "image_token_id": 151655,
+            "tie_word_embeddings": False, "vision_config": dict(QWEN_PICTURES, model_type="qwen3_vl_moe",
+                                                                num_position_embeddings=16, deepstack_visual_indexes=[0]),
+            "text_config": dict(attention_bias=False, attention_dropout=0.0, bos_token_id=151643, decoder_sparse_step=1,
+                                dtype="bfloat16", eos_token_id=151645, head_dim=32, hidden_act="silu", hidden_size=64,
+                                initializer_range=0.02, intermediate_size=96, max_position_embeddings=262144,
+                                mlp_only_layers=[], model_type="qwen3_vl_moe_text", moe_intermediate_size=48,
+                                norm_topk_prob=True, num_attention_heads=4, num_experts=8, num_experts_per_tok=2,
+                                num_hidden_layers=2, num_key_value_heads=2, rms_norm_eps=1e-06,
+                                rope_scaling=dict(mrope_interleaved=True, mrope_section=[8, 4, 4], rope_type="default"),
+                                rope_theta=5000000, use_cache=True, vocab_size=300)},
+        "qwen3_vl_moe_bare": {
+            "model_type": "qwen3_vl_moe",
+            "vision_config": dict(QWEN_PICTURES, num_position_embeddings=16, deepstack_visual_indexes=[0]),
+            "text_config": dict(hidden_size=64, num_hidden_layers=2, num_local_experts=6, mlp_only_layers=[0], vocab_size=300)},
         "qwen3_vl_bare": {
             "model_type": "qwen3_vl",
             "vision_config": dict(QWEN_PICTURES, num_position_embeddings=16, deepstack_visual_indexes=[0]),

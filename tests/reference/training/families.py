@@ -556,7 +556,7 @@ def targets_of(model):
         return [*LINEAR_LAYERS[:3], *UNGATED_LAYERS[model.config.model_type]]
     if model.config.model_type == "arcee":
         return [name for name in LINEAR_LAYERS if name != "gate_proj"]
-    return ATTENTION_LAYERS if any(hasattr(model.config, key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
+    return ATTENTION_LAYERS if any(hasattr(text_config(model), key) for key in ("num_experts", "num_local_experts")) else LINEAR_LAYERS
 
 
 def make_adapter(model, seed, rank=4, alpha=8, targets=None, parameters=None):

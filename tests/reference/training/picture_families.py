@@ -2,9 +2,9 @@
 import json
 
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig, Qwen2VLForConditionalGeneration
-from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
 
-BUILT_AS_OTHERS = ("qwen2_vl_pictures", "qwen2_5_vl_pictures", "qwen3_vl_pictures")
+BUILT_AS_OTHERS = ("qwen2_vl_pictures", "qwen2_5_vl_pictures", "qwen3_vl_pictures", "qwen3_vl_moe_pictures")
 
 
 def _whole(config_class, vision):
@@ -37,6 +37,15 @@ def picture_cases(case):
             Qwen3VLForConditionalGeneration, hidden_size=44, intermediate_size=62, num_hidden_layers=2,
             num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=125, rms_norm_eps=1e-6,
             tie_word_embeddings=False, rope_parameters=dict(turns, mrope_section=[4, 2, 2], mrope_interleaved=True)),
+        # Experts lie transposed in its files.
+        "qwen3_vl_moe_pictures": case(
+            _whole(Qwen3VLMoeConfig, lambda width: dict(depth=1, hidden_size=32, intermediate_size=40, num_heads=2,
+                                                        out_hidden_size=width, patch_size=14, num_position_embeddings=16,
+                                                        deepstack_visual_indexes=[0])),
+            Qwen3VLMoeForConditionalGeneration, hidden_size=44, intermediate_size=62, num_hidden_layers=3,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=125, rms_norm_eps=1e-6, num_experts=7,
+            num_experts_per_tok=3, moe_intermediate_size=26, mlp_only_layers=[1], tie_word_embeddings=False,
+            rope_parameters=dict(turns, mrope_section=[4, 2, 2], mrope_interleaved=True)),
     }
 
 

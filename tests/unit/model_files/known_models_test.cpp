@@ -129,7 +129,9 @@ TEST(KnownModels, ParametersOfTextParts_AreThoseOfTheModelsTheyAreBuiltAs) {
                                     {"Qwen/Qwen3-VL-2B-Instruct", "Qwen/Qwen3-1.7B"},
                                     {"Qwen/Qwen3-VL-4B-Instruct", "Qwen/Qwen3-4B"},
                                     {"Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-8B"},
-                                    {"Qwen/Qwen3-VL-32B-Instruct", "Qwen/Qwen3-32B"}}) {
+                                    {"Qwen/Qwen3-VL-32B-Instruct", "Qwen/Qwen3-32B"},
+                                    {"Qwen/Qwen3-VL-30B-A3B-Instruct", "Qwen/Qwen3-30B-A3B"},
+                                    {"Qwen/Qwen3-VL-235B-A22B-Instruct", "Qwen/Qwen3-235B-A22B"}}) {
     ASSERT_TRUE(known_model(whole)) << whole;
     EXPECT_EQ(parameters_of(*known_model(whole)), parameters_of(*known_model(text))) << whole;
   }

@@ -1,7 +1,13 @@
 // Experts in stacks, as GPT-OSS's files have them, against what transformers makes of the same files.
+#include "rondo/model/stacked_experts.h"
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "helpers.h"
 #include "rondo/model/parameters.h"
@@ -119,6 +125,74 @@ TEST(StackedExperts, OfOtherFamiliesInAnotherShape_AreNamedWithBoth) {
   config.experts->width = 25;
   expect_refused(open_weights(config, folder).status(),
                  {"model.language_model.layers.0.mlp.experts.gate_up_proj", "[5, 50, 44]", "[5, 52, 44]"});
+}
+
+/// A small Qwen3-MoE as part of a Qwen3-VL: of all experts of a block a tensor, each expert's part of it transposed.
+fs::path transposed_stacks(const TensorFiles& files, Json config) {
+  const fs::path folder = fresh_folder();
+  std::map<std::string, std::vector<float>> numbers;
+  std::map<std::string, std::vector<std::uint64_t>> shapes;
+  const std::uint64_t experts = config["num_local_experts"];
+  for (const auto& [name, view] : files.tensors()) {
+    const std::size_t expert = name.find("experts.");
+    const std::string stored = name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
+    if (expert == std::string::npos) {
+      numbers[stored] = values_of(view);
+      shapes[stored] = view.shape;
+      continue;
+    }
+    const bool down = name.find("down_proj") != std::string::npos;
+    const std::string stack =
+        "model.language_model." + name.substr(6, expert + 2) + (down ? "down_proj" : "gate_up_proj");
+    const std::uint64_t rows = view.shape[0];
+    const std::uint64_t columns = view.shape[1];
+    const std::uint64_t all = down ? rows : 2 * rows;
+    const std::uint64_t first = name.find("up_proj") != std::string::npos ? rows : 0;
+    shapes[stack] = {experts, columns, all};
+    std::vector<float>& out = numbers[stack];
+    out.resize(experts * columns * all);
+    const std::vector<float> values = values_of(view);
+    const std::uint64_t which = std::stoul(name.substr(expert + 8));
+    for (std::uint64_t i = 0; i < values.size(); ++i) {
+      out[(which * columns + i % columns) * all + first + i / columns] = values[i];
+    }
+  }
+  std::vector<TensorToWrite> tensors;
+  for (const auto& [name, values] : numbers) tensors.push_back({name, WeightType::kFloat32, shapes[name]});
+  const auto fill = [&](std::size_t index, std::span<std::byte> out) {
+    store_float32(numbers[tensors[index].name], WeightType::kFloat32, out);
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(write_safetensors(folder / "model.safetensors", tensors, {}, produce_whole(tensors, fill)).ok());
+  put(folder / "config.json", Json{{"model_type", "qwen3_vl_moe"}, {"text_config", std::move(config)}}.dump());
+  return folder;
+}
+
+TEST(StackedExperts, OfQwen3Vl_AreTransposed) {
+  const fs::path plain = fs::path(RONDO_TEST_DATA) / "golden" / "qwen3_moe" / "model";
+  const TensorFiles want = weights_of(plain);
+  const fs::path folder = transposed_stacks(want, Json::parse(*read_file(plain / "config.json")));
+  const TensorFiles files = weights_of(folder);
+  ASSERT_EQ(files.tensors().size(), want.tensors().size());
+  for (const auto& [name, view] : want.tensors()) {
+    const std::string inside = name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
+    const TensorView* got = files.find(inside);
+    ASSERT_NE(got, nullptr) << inside;
+    EXPECT_EQ(got->shape, view.shape) << name;
+    EXPECT_EQ(values_of(*got), values_of(view)) << name;
+    std::vector<float> end(view.elements() / 3);
+    TensorFiles::read_as_float32(*got, view.elements() - end.size(), end);
+    const std::vector<float> whole = values_of(view);
+    EXPECT_TRUE(std::ranges::equal(end, std::span(whole).last(end.size()))) << name;
+  }
+  // Files of a text model have none.
+  const ModelConfig text = *load_config(plain);
+  auto renamed = *TensorFiles::open_model(folder);
+  TensorView stack = *renamed.find("model.language_model.layers.0.mlp.experts.gate_up_proj");
+  stack.name = "model.layers.0.mlp.experts.gate_up_proj";
+  renamed.add(stack);
+  expect_refused(unstack_experts(text, renamed),
+                 {"model.layers.0.mlp.experts.gate_up_proj", "[11, 52, 48]", "[11, 48, 52]"});
 }
 
 TEST(StackedExperts, ReadInPieces_AreTheSame) {

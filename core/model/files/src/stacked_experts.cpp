@@ -38,13 +38,13 @@ std::string experts_of_layer(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.{}experts.", name_prefix(config), layer, expert_names(config).module);
 }
 
-/// [rows, columns] whose transpose lies in a file, its columns in turns with those of others: (r, c) is number `turn` +
-/// r * turns + c * turns * rows.
+/// [rows, columns] whose transpose lies in a file among the columns of others: (r, c) is number `begin` + r * step + c
+/// * stride.
 struct Transposed {
   TensorView stored;
-  std::uint64_t turn;
-  std::uint64_t turns;
-  std::uint64_t rows;
+  std::uint64_t begin;
+  std::uint64_t step;  // 1 to kMostTurns
+  std::uint64_t stride;
   std::uint64_t columns;
 
   void read(std::uint64_t first, std::span<float> out) const {
@@ -52,12 +52,12 @@ struct Transposed {
     std::array<float, kMostTurns * kTile> run{};
     for (std::uint64_t row = first / columns; row * columns < last; row += kTile) {
       const std::uint64_t count = std::min(kTile, (last + columns - 1) / columns - row);
-      const std::span<float> neighbours(run.data(), (count - 1) * turns + 1);
+      const std::span<float> neighbours(run.data(), (count - 1) * step + 1);
       for (std::uint64_t c = 0; c < columns; ++c) {
-        TensorFiles::read_as_float32(stored, turn + row * turns + c * turns * rows, neighbours);
+        TensorFiles::read_as_float32(stored, begin + row * step + c * stride, neighbours);
         for (std::uint64_t r = 0; r < count; ++r) {
           const std::uint64_t place = (row + r) * columns + c;
-          if (place >= first && place < last) out[place - first] = run[r * turns];
+          if (place >= first && place < last) out[place - first] = run[r * step];
         }
       }
     }
@@ -104,6 +104,14 @@ struct Microscaled {
     }
   }
 };
+
+template <typename Reader>
+TensorView decoded_by(Reader reader, TensorView view, std::string name, Shape shape) {
+  view.name = std::move(name);
+  view.shape = std::move(shape);
+  view.decode = [reader = std::move(reader)](std::uint64_t first, std::span<float> out) { reader.read(first, out); };
+  return view;
+}
 
 /// Puts views of its parts in the place of a stack.
 class Unstacker {
@@ -156,7 +164,7 @@ class Unstacker {
       of_one.data = whole.data.subspan(e * bytes, bytes);
       for (std::uint64_t part = 0; part < turns; ++part) {
         add(of_one, fmt::format("{}{}.{}.weight", prefix, e, parts[part]), {rows, columns},
-            Transposed{of_one, part, turns, rows, columns});
+            Transposed{of_one, part, turns, turns * rows, columns});
       }
     }
     return absl::OkStatus();
@@ -212,11 +220,7 @@ class Unstacker {
 
   template <typename Reader>
   void add(const TensorView& like, std::string name, Shape shape, Reader reader) {
-    TensorView view = like;
-    view.name = std::move(name);
-    view.shape = std::move(shape);
-    view.decode = [reader = std::move(reader)](std::uint64_t first, std::span<float> out) { reader.read(first, out); };
-    files_.add(std::move(view));
+    files_.add(decoded_by(std::move(reader), like, std::move(name), std::move(shape)));
   }
 
   const ExpertNames names_;
@@ -243,29 +247,39 @@ StackName down_stack(const ModelConfig& config, std::uint32_t layer) {
 }
 
 /// Puts views of its parts, experts' matrices [rows, columns] of the names in `parts`, in the place of a stack that
-/// lies as these do, if there is one.
-absl::Status split_stack(const Sizes& sizes, const StackName& name, const std::vector<std::string>& parts, Shape shape,
-                         TensorFiles& files) {
+/// lies as these do, or whose experts' transposes do, if there is one.
+absl::Status split_stack(const Sizes& sizes, const StackName& name, const std::vector<std::string>& parts,
+                         const Shape& shape, bool may_be_transposed, TensorFiles& files) {
   const TensorView* found = files.find(name.stored);
   if (found == nullptr) return absl::OkStatus();
   const Shape expected = {sizes.experts, parts.size() * shape[0], shape[1]};
-  if (found->shape != expected || found->codes || found->decode) {
+  const bool transposed = may_be_transposed && found->shape != expected;  // a square one lies as the matrices do
+  if ((transposed ? Shape{expected[0], expected[2], expected[1]} : expected) != found->shape || found->codes ||
+      found->decode) {
     return invalid_input("{}: tensor {}: expected numbers [{}] as the configuration says, found {}[{}]", found->file,
                          found->name, fmt::join(expected, ", "), found->codes ? "U8 " : "",
                          fmt::join(found->shape, ", "));
   }
-  TensorView part = *found;
-  files.erase(part.name);
-  const std::span<const std::byte> all = part.data;
-  const std::size_t bytes = all.size() / (sizes.experts * parts.size());
-  part.shape = std::move(shape);
+  const TensorView whole = *found;
+  files.erase(whole.name);
+  const std::size_t bytes = whole.data.size() / sizes.experts;
   for (std::size_t i = 0; i < sizes.experts * parts.size(); ++i) {
-    part.name = fmt::format("{}{}.{}.weight", name.inner, i / parts.size(), parts[i % parts.size()]);
-    part.data = all.subspan(i * bytes, bytes);
-    if (files.find(part.name) != nullptr) {
-      return invalid_input("{}: tensor {}: is there both by itself and in {}", part.file, part.name, name.stored);
+    const std::size_t part = i % parts.size();
+    TensorView view = whole;
+    view.data = whole.data.subspan(i / parts.size() * bytes, bytes);
+    std::string inner = fmt::format("{}{}.{}.weight", name.inner, i / parts.size(), parts[part]);
+    if (files.find(inner) != nullptr) {
+      return invalid_input("{}: tensor {}: is there both by itself and in {}", whole.file, inner, name.stored);
     }
-    files.add(part);
+    if (transposed) {
+      const Transposed reader{view, part * shape[0], 1, parts.size() * shape[0], shape[1]};
+      files.add(decoded_by(reader, view, std::move(inner), shape));
+      continue;
+    }
+    view.data = view.data.subspan(part * bytes / parts.size(), bytes / parts.size());
+    view.shape = shape;
+    view.name = std::move(inner);
+    files.add(std::move(view));
   }
   return absl::OkStatus();
 }
@@ -275,10 +289,12 @@ absl::Status split_stacks(const ModelConfig& config, TensorFiles& files) {
   const Sizes sizes = sizes_of(config);
   std::vector<std::string> inner = {names.up};
   if (config.gated_mlp) inner.insert(inner.begin(), names.gate);
+  const bool transposed = config.text_part && config.family == Family::kQwen3Moe;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    RONDO_RETURN_IF_ERROR(split_stack(sizes, inner_stack(config, layer), inner, {sizes.width, sizes.hidden}, files));
     RONDO_RETURN_IF_ERROR(
-        split_stack(sizes, down_stack(config, layer), {names.down}, {sizes.hidden, sizes.width}, files));
+        split_stack(sizes, inner_stack(config, layer), inner, {sizes.width, sizes.hidden}, transposed, files));
+    RONDO_RETURN_IF_ERROR(
+        split_stack(sizes, down_stack(config, layer), {names.down}, {sizes.hidden, sizes.width}, transposed, files));
   }
   return absl::OkStatus();
 }

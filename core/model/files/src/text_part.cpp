@@ -23,9 +23,13 @@ constexpr const char* kQwen2Vl = R"({"vocab_size": 152064, "hidden_size": 8192, 
 constexpr const char* kQwen3Vl = R"({"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
     "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128,
     "max_position_embeddings": 128000, "rms_norm_eps": 1e-6, "rope_theta": 5e5})";
-constexpr std::array kBuiltAs = {BuiltAs{"qwen2_vl", "qwen2", kQwen2Vl, true},
-                                 BuiltAs{"qwen2_5_vl", "qwen2", kQwen2Vl, true},
-                                 BuiltAs{"qwen3_vl", "qwen3", kQwen3Vl, false}};
+constexpr const char* kQwen3VlMoe = R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+    "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128000,
+    "rms_norm_eps": 1e-6, "rope_theta": 5e5, "num_experts": 60, "num_experts_per_tok": 4,
+    "moe_intermediate_size": 1408})";
+constexpr std::array kBuiltAs = {
+    BuiltAs{"qwen2_vl", "qwen2", kQwen2Vl, true}, BuiltAs{"qwen2_5_vl", "qwen2", kQwen2Vl, true},
+    BuiltAs{"qwen3_vl", "qwen3", kQwen3Vl, false}, BuiltAs{"qwen3_vl_moe", "qwen3_moe", kQwen3VlMoe, false}};
 
 /// Of text all three coordinates of a token are its position, whatever part of the channels each turns.
 void turn_by_positions(Json& text) {
@@ -38,6 +42,12 @@ void turn_by_positions(Json& text) {
   }
 }
 
+/// Whatever the configuration says. transformers writes the number of experts under a name of its own.
+void sum_shares_to_one(Json& text) {
+  text["norm_topk_prob"] = true;
+  if (text.contains("num_local_experts")) text["num_experts"] = text["num_local_experts"];
+}
+
 Json built_as(const BuiltAs& kind, const Json& document, Json part) {
   Json text = Json::parse(kind.defaults);
   if (kind.flat && !document.contains("text_config")) part = document;
@@ -48,6 +58,7 @@ Json built_as(const BuiltAs& kind, const Json& document, Json part) {
   } else {  // no layer of it slides
     text.erase("use_sliding_window");
     text.erase("layer_types");
+    if (kind.text == "qwen3_moe") sum_shares_to_one(text);
   }
   text["tie_word_embeddings"] = kind.flat && part.value("tie_word_embeddings", Json()) == true;
   return text;

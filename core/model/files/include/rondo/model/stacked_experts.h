@@ -15,6 +15,8 @@
 // Of other families, whose files are written with a matrix for each:
 //   experts.gate_up_proj [E, 2 W, C]        rows of gate_proj, then of up_proj
 //   experts.down_proj [E, C, W]
+// or, of Qwen3-VL's text part, transposed as it was published, columns of gate_proj first:
+//   experts.gate_up_proj [E, C, 2 W], experts.down_proj [E, W, C]
 // as Gemma 4's files are written, too: model.layers.N.experts.gate_up_proj; and of Granite, whose files are written so:
 //   model.layers.N.block_sparse_moe.input_linear.weight [E, 2 W, C]
 //   model.layers.N.block_sparse_moe.output_linear.weight [E, C, W]
