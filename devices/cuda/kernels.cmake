@@ -1,6 +1,6 @@
 # The kernels as nvcc compiles them, taken into image.cpp, and the headers of NVIDIA's toolkit. The driver's and cuBLASLt's
 # libraries are not linked.
-set(RONDO_CUDA_ARCHITECTURES "75;86;89;90a;120" CACHE STRING "Architectures of cards that the kernels are compiled for")
+set(RONDO_CUDA_ARCHITECTURES "75;80;86;89;90a;100;120" CACHE STRING "Architectures of cards that the kernels are compiled for")
 find_program(RONDO_NVCC nvcc PATHS /usr/local/cuda/bin REQUIRED)
 get_filename_component(toolkit ${RONDO_NVCC} REALPATH)
 get_filename_component(toolkit ${toolkit} DIRECTORY)
@@ -21,7 +21,7 @@ file(GLOB kernels CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/kernels/*)
 set(image ${CMAKE_CURRENT_BINARY_DIR}/kernels.fatbin)
 add_custom_command(
   OUTPUT ${image}
-  COMMAND ${RONDO_NVCC} -std=c++20 -O3 --expt-relaxed-constexpr -Werror all-warnings -Xcompiler -Wall,-Wextra
+  COMMAND ${RONDO_NVCC} -std=c++20 -O3 --expt-relaxed-constexpr --threads 0 -Werror all-warnings -Xcompiler -Wall,-Wextra
           -I${CMAKE_SOURCE_DIR}/devices/include -I${CMAKE_SOURCE_DIR}/base/include ${targets} -fatbin -o ${image}
           ${CMAKE_CURRENT_SOURCE_DIR}/kernels/kernels.cu
   DEPENDS ${kernels} ${CMAKE_SOURCE_DIR}/devices/include/rondo/devices/random.h

@@ -276,7 +276,7 @@ DeviceProfile estimate_profile(const CardFacts& facts, Bytes memory_bytes) {
   const int architecture = facts.major * 10 + facts.minor;
   // Dense FLOPs of a multiprocessor in a clock, with fp32 sums.
   const double wide = architecture == 75 || architecture == 80 ? 128 : 256;
-  const double narrow = architecture == 80 ? 2048 : architecture == 90 || architecture == 100 ? 4096 : 512;
+  const double narrow = architecture == 80 ? 2048 : facts.major == 9 ? 4096 : facts.major == 10 ? 8192 : 512;
   const double clocks = 1e3 * facts.clock_khz * facts.multiprocessors;
   DeviceProfile profile;
   profile.name = facts.name;

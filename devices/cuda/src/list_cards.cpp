@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <limits>
 #include <string_view>
 
 #include "card_device.h"
@@ -11,15 +10,24 @@
 namespace rondo::devices::cuda {
 namespace {
 
-/// 75 of "sm_75, sm_86, sm_90a".
-int lowest_architecture(std::string_view architectures) {
+/// Whether there is code for the card in an image of `architectures`, "sm_75, sm_90a, sm_120": machine code of the same
+/// major version and no later minor one, where an "a" is for that very card; or PTX, which is of the last, for what
+/// comes after it (CUDA C++ Programming Guide, "Application Compatibility").
+bool has_code(std::string_view architectures, int major, int minor) {
   constexpr std::string_view kBefore = "sm_";
-  int lowest = std::numeric_limits<int>::max();
-  for (std::size_t at = 0; (at = architectures.find(kBefore, at)) != std::string_view::npos;) {
+  const int card = 10 * major + minor;
+  for (std::size_t at = architectures.find(kBefore); at != std::string_view::npos;) {
     at += kBefore.size();
-    lowest = std::min(lowest, std::atoi(architectures.data() + at));
+    const std::size_t next = architectures.find(kBefore, at);
+    const int compiled_for = std::atoi(architectures.data() + at);
+    const std::string_view name = architectures.substr(at, next == std::string_view::npos ? next : next - at);
+    const bool of_one = name.find('a') != std::string_view::npos;
+    const bool is_last = next == std::string_view::npos;
+    if (compiled_for == card) return true;
+    if (!of_one && compiled_for < card && (is_last || compiled_for / 10 == major)) return true;
+    at = next;
   }
-  return lowest;
+  return false;
 }
 
 }  // namespace
@@ -35,7 +43,6 @@ absl::StatusOr<std::uint32_t> count_cards(const Driver& driver) {
 
 absl::StatusOr<std::vector<CardInfo>> list_cards(const Driver& driver, const KernelImage& image) {
   RONDO_ASSIGN_OR_RETURN(const std::uint32_t count, count_cards(driver));
-  const int lowest = lowest_architecture(image.architectures);
   std::vector<CardInfo> cards(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     DeviceHandle device = 0;
@@ -47,8 +54,8 @@ absl::StatusOr<std::vector<CardInfo>> list_cards(const Driver& driver, const Ker
       RONDO_RETURN_IF_ERROR(
           status_of(driver, driver.device_attribute(value, attribute, device), "cuDeviceGetAttribute"));
     }
-    if (10 * major + minor >= lowest) continue;
-    cards[i].unsuitable = fmt::format("it is of architecture sm_{}{}, before the kernels' of this build ({})", major,
+    if (has_code(image.architectures, major, minor)) continue;
+    cards[i].unsuitable = fmt::format("it is of architecture sm_{}{}, for which this build has no kernels ({})", major,
                                       minor, image.architectures);
   }
   return cards;

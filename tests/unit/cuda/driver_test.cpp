@@ -66,6 +66,42 @@ TEST(CudaDriver, CardsOlderThanTheKernels_AreListedWithTheReason) {
   EXPECT_THAT((*cards)[1].unsuitable, AllOf(HasSubstr("sm_75"), HasSubstr("sm_86")));
 }
 
+/// Machine code runs on cards of its major version, "a" on one alone, and of the last there is PTX besides.
+TEST(CudaDriver, CardsWithoutCode_AreListedWithTheReason) {
+  const char* all = "sm_75, sm_80, sm_86, sm_89, sm_90a, sm_100, sm_120";
+  struct Case {
+    const char* architectures;
+    int major;
+    int minor;
+    bool suitable;
+  };
+  for (const Case& one : {Case{all, 7, 0, false},
+                          {all, 7, 5, true},
+                          {all, 8, 0, true},
+                          {all, 8, 7, true},
+                          {all, 8, 9, true},
+                          {all, 9, 0, true},
+                          {all, 10, 0, true},
+                          {all, 10, 3, true},
+                          {all, 11, 0, false},
+                          {all, 12, 0, true},
+                          {all, 12, 1, true},
+                          {all, 13, 0, true},
+                          {"sm_75, sm_86", 8, 0, false},
+                          {"sm_90a", 9, 0, true},
+                          {"sm_90a", 10, 0, false},
+                          {"sm_90a", 8, 9, false},
+                          {"sm_89", 9, 0, true}}) {
+    FakeScript script;
+    script.major = one.major;
+    script.minor = one.minor;
+    reset_fake(script);
+    const auto cards = list_cards(fake_driver(), {"kernels", 13000, one.architectures});
+    ASSERT_EQ(cards.status(), absl::OkStatus());
+    EXPECT_EQ(cards->front().unsuitable.empty(), one.suitable) << one.architectures << " " << one.major << one.minor;
+  }
+}
+
 class CudaOpening : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_EQ(things_left(), 0); }
