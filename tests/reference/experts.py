@@ -45,12 +45,17 @@ def parts_of_nemotron(config, name, tensor):
     return parts or [(name, tensor)]
 
 
+def parts_of_mamba(config, name, tensor):
+    """Of a block's state space the parts of what is one tensor, where the rest is as it is."""
+    width = config.mamba_n_heads * config.mamba_d_head
+    parts = parts_of_space(name, tensor, config.mamba_n_heads, width, config.mamba_n_groups * config.mamba_d_state)
+    return parts or [(name, tensor)]
+
+
 def parts_of_granite(config, name, tensor):
     """Granite's mixtures: files have experts in stacks, but Rondo names each by itself, and another name of the router."""
     if ".mamba." in name:
-        parts = parts_of_space(name, tensor, config.mamba_n_heads, config.mamba_n_heads * config.mamba_d_head,
-                               config.mamba_n_groups * config.mamba_d_state)
-        return parts or [(name, tensor)]
+        return parts_of_mamba(config, name, tensor)
     if ".shared_mlp.input_linear." in name and "lora_A" not in name:
         return [(name.replace("input_linear", word), half) for word, half in zip(("gate_proj", "up_proj"), tensor.chunk(2))]
     block, _, rest = name.partition(".block_sparse_moe.")
@@ -187,6 +192,8 @@ def in_files(config, name, tensor):
         return parts_of_joined(config, name, tensor)
     if model_type == "nemotron_h":
         return parts_of_nemotron(config, name, tensor)
+    if model_type == "bamba":
+        return parts_of_mamba(config, name, tensor)
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)
     if model_type in ("phi3", "glm", "glm4", "lfm2") or model_type == "lfm2_moe" and ".experts." not in name and ".gate." not in name:

@@ -18,7 +18,7 @@ DTYPES = {None: 0, torch.float32: 0, torch.bfloat16: 1, torch.float16: 2,
 
 
 LINEAR_IN_PART = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
-TURN_IN_PART = ("stablelm", "gpt_neox", "phi3", "glm", "glm4", "glm4_moe", "solar_open", "minimax_m2", *LINEAR_IN_PART)
+TURN_IN_PART = ("stablelm", "gpt_neox", "bamba", "phi3", "glm", "glm4", "glm4_moe", "solar_open", "minimax_m2", *LINEAR_IN_PART)
 ALWAYS_NORMALISED = ("mixtral", "minimax_m2", "granitemoe", "granitemoeshared", "granitemoehybrid", "hunyuan_v1_moe", "afmoe",
                      "qwen3_vl_moe_text")
 EXPERTS_EVERYWHERE = ("qwen3_5_moe_text", "solar_open")  # no MLP is so wide as intermediate_size
@@ -133,6 +133,11 @@ def attention_in(layers):
     return next((half for half in [*halves, *(mixer_of(layer, "full_attention") for layer in layers)] if half is not None), None)
 
 
+def size_without_attention(config):
+    """Of heads, where no layer attends."""
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
 def heads_of(config, layers):
     """Of the layers that most of the configuration speaks of heads of keys and values and their size; and of Gemma 4's layers
     that see all the same, and whether keys are values, else None."""
@@ -140,7 +145,7 @@ def heads_of(config, layers):
         return config.num_attention_heads, layers[0].attention.head_size, None
     if config.model_type != "gemma4_text":
         attention = attention_in(layers)
-        size = getattr(attention, "qk_head_dim", None) or getattr(attention, "head_dim", None) or config.head_dim
+        size = getattr(attention, "qk_head_dim", None) or getattr(attention, "head_dim", None) or size_without_attention(config)
         return config.num_key_value_heads, size, None
     written = config.to_dict()
     attention = next(layer.self_attn for layer in layers if not layer.self_attn.is_sliding)
@@ -251,7 +256,7 @@ def expected(folder):
         "max_positions": config.max_position_embeddings, "rms_norm_eps": eps,
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
         "without_rope": without_rope_of(config, layers),
-        "attention_scale": in_fp32(attention.scaling if attention is not None else config.head_dim**-0.5), "embedding_scale": in_fp32(embedding_scale),
+        "attention_scale": in_fp32(attention.scaling if attention is not None else head_dim**-0.5), "embedding_scale": in_fp32(embedding_scale),
         "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
         "logits_scaling": 1.0 / logits_scaling if config.model_type == "hyperclovax" else logits_scaling,
         "attention_cap": float(getattr(config, "attn_logit_softcapping", None) or 0.0),

@@ -70,6 +70,10 @@ OF_MIXERS = {
     "dora, loraplus": ["--use_dora", "--loraplus_lr_ratio", "8", "--lora_target", "q_proj,in_proj,up_proj"],
     "modules_to_save": ["--modules_to_save", "lm_head"],
 }
+OF_SPACES = {
+    "spaces and outputs, dropout": ["--lora_target", "in_proj,o_proj", "--lora_dropout", "0.1"],
+    "dora of spaces, by parts": ["--use_dora", "--lora_target", "in_proj,k_proj,down_proj", "--rank_pattern", "in_proj=3"],
+}
 TOLERANCE = 1e-5
 FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=0.7, attention_multiplier=0.4)
 
@@ -88,6 +92,8 @@ def kinds_of(names):
                         "down_proj": "dense_4h_to_h", "lm_head,embed_tokens": "lm_head"})
     if has(".c_fc."):
         return renamed({"mlp.up_proj": "mlp.c_fc", "down_proj": "c_proj"})
+    if has(".feed_forward.up_proj."):  # beside a state space
+        return {**renamed({"mlp.up_proj": "feed_forward.up_proj"}), **OF_SPACES}
     if has(".mixer."):
         return OF_MIXERS
     if has(".conv.in_proj."):

@@ -32,12 +32,14 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCau
 import layer_norm_families
 import more_families
 import picture_families
+import space_families
 from layer_norm_families import UNGATED_LAYERS, layer_norm_cases
 from more_families import more_cases
 from picture_families import picture_cases
+from space_families import space_cases
 
 # Their arithmetic is that of others: compared (compare.py), but without goldens.
-BUILT_AS_OTHERS = more_families.BUILT_AS_OTHERS + layer_norm_families.BUILT_AS_OTHERS + picture_families.BUILT_AS_OTHERS + ("gemma4_small_pictures",)
+BUILT_AS_OTHERS = more_families.BUILT_AS_OTHERS + layer_norm_families.BUILT_AS_OTHERS + picture_families.BUILT_AS_OTHERS + space_families.BUILT_AS_OTHERS + ("gemma4_small_pictures",)
 
 LINEAR_LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_LAYERS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
@@ -418,6 +420,7 @@ CASES = {
 CASES.update(more_cases(_case))
 CASES.update(layer_norm_cases(_case))
 CASES.update(picture_cases(_case))
+CASES.update(space_cases(_case))
 
 
 def settle_files(folder):
@@ -542,6 +545,8 @@ def targets_of(model):
         return [*ATTENTION_LAYERS, *of_mamba, "input_linear", "output_linear"]
     if model.config.model_type == "nemotron_h":  # to PEFT out_proj is not for adapters
         return [*ATTENTION_LAYERS, "in_proj", "up_proj", "down_proj"]
+    if model.config.model_type == "bamba":
+        return [*LINEAR_LAYERS, "in_proj", "out_proj"]
     if model.config.model_type == "hunyuan_v1_moe":
         return [*ATTENTION_LAYERS, "wg"]
     if model.config.model_type in ("glm", "glm4"):

@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongMixer{"no_list", {{"layers_block_type", "M-"}}, {"layers_block_type", "a list of names"}},
         WrongMixer{"groups", {{"n_groups", 4}}, {"n_groups", "mamba_num_heads (6)", "found 4"}},
         WrongMixer{"older_groups", {{"mamba_n_groups", 4}}, {"mamba_n_groups", "mamba_num_heads (6)", "found 4"}},
-        WrongMixer{"wide_state", {{"ssm_state_size", 256}}, {"ssm_state_size", "128", "256"}},
+        WrongMixer{"wide_state", {{"ssm_state_size", 257}}, {"ssm_state_size", "256", "257"}},
         WrongMixer{"long_convolution", {{"conv_kernel", 9}}, {"conv_kernel", "8", "9"}},
         WrongMixer{"gelu_in_spaces", {{"mamba_hidden_act", "gelu"}}, {"mamba_hidden_act", "\"gelu\"", "silu"}},
         WrongMixer{"silu_in_mlps", {{"mlp_hidden_act", "silu"}}, {"mlp_hidden_act", "\"silu\"", "relu2"}},

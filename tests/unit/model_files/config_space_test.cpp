@@ -26,6 +26,13 @@ Json spaces() {
           {"mamba_d_state", 16}};
 }
 
+/// With the largest states.
+Json bamba() {
+  return {{"model_type", "bamba"},    {"hidden_size", 64},         {"num_hidden_layers", 3},
+          {"num_attention_heads", 4}, {"num_key_value_heads", 2},  {"vocab_size", 300},
+          {"intermediate_size", 96},  {"attn_layer_indices", {1}}, {"mamba_n_heads", 4}};
+}
+
 ModelConfig parsed(const Json& json) {
   const auto config = parse_config(json.dump(), "config.json");
   EXPECT_TRUE(config.ok()) << config.status();
@@ -81,6 +88,36 @@ TEST(StateSpaces, LinearLayers_AreAdaptedAsOneAndTheLast) {
   }
 }
 
+/// Bamba's: all but those that are listed, where transformers passes over numbers of no layer.
+TEST(StateSpaces, WhereAttentionIsListed_AreInAllOthers) {
+  Json json = bamba();
+  const ModelConfig config = parsed(json);
+  EXPECT_EQ(config.state_space->blocks, (std::vector<bool>{true, false, true}));
+  EXPECT_TRUE(config.without_rope.empty());
+  EXPECT_EQ(config.rope.turned_share, 0.5);
+  EXPECT_EQ(config.state_space->state_size, 256U);
+  json["attn_layer_indices"] = {1, 3, -1};
+  EXPECT_EQ(parsed(json).state_space->blocks, config.state_space->blocks);
+  json["attn_layer_indices"] = nullptr;
+  EXPECT_EQ(parsed(json).state_space->blocks, std::vector<bool>(3, true));
+  json["attn_layer_indices"] = {0, 1, 2};
+  EXPECT_FALSE(parsed(json).state_space);
+}
+
+/// transformers reads Bamba's share of channels that turn from the rotary settings alone.
+TEST(StateSpaces, OfBamba_TurnAsTheSettingsSay) {
+  Json json = bamba();
+  json["partial_rotary_factor"] = 0.25;
+  EXPECT_EQ(parsed(json).rope.turned_share, 0.5);
+  json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e3}, {"partial_rotary_factor", 0.75}};
+  const ModelConfig again = parsed(Json::parse(format_config(parsed(json))));
+  EXPECT_EQ(again.rope.turned_share, 0.75);
+  EXPECT_EQ(again.rope.theta, 5e3);
+  json["rope_parameters"]["partial_rotary_factor"] = 0.2;
+  expect_refused(parse_config(json.dump(), "config.json").status(),
+                 {"partial_rotary_factor", "even number", "found 3"});
+}
+
 struct WrongSpace {
   const char* name;
   Json change;
@@ -88,12 +125,24 @@ struct WrongSpace {
 };
 void PrintTo(const WrongSpace& wrong, std::ostream* out) { *out << wrong.name; }
 
+/// `json`, and in it what is wrong.
+void expect_refused_with(Json json, const WrongSpace& wrong) {
+  for (const auto& [key, value] : wrong.change.items()) json[key] = value;
+  expect_refused(parse_config(json.dump(), "dir/config.json").status(), wrong.parts);
+}
+
 class WrongSpaces : public testing::TestWithParam<WrongSpace> {};
 
-TEST_P(WrongSpaces, AreRefused_NamingTheKey) {
-  Json json = spaces();
-  for (const auto& [key, value] : GetParam().change.items()) json[key] = value;
-  expect_refused(parse_config(json.dump(), "dir/config.json").status(), GetParam().parts);
+TEST_P(WrongSpaces, AreRefused_NamingTheKey) { expect_refused_with(spaces(), GetParam()); }
+
+TEST(StateSpaces, OfBambaThatAreWrong_AreRefusedNamingTheKey) {
+  for (const WrongSpace& wrong :
+       {WrongSpace{"", {{"attn_layer_indices", 1}}, {"attn_layer_indices", "a list of numbers of layers"}},
+        WrongSpace{"", {{"attn_layer_indices", {"1"}}}, {"attn_layer_indices", "a list of numbers of layers"}},
+        WrongSpace{"", {{"z_loss_coefficient", 1e-4}}, {"z_loss_coefficient", "expected 0.0"}},
+        WrongSpace{"", {{"mamba_d_state", 257}}, {"mamba_d_state", "256", "257"}}}) {
+    expect_refused_with(bamba(), wrong);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -101,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         WrongSpace{"another_layer", {{"layer_types", {"attention", "mamba", "rwkv"}}}, {"layer_types", "\"rwkv\""}},
         WrongSpace{"fewer_layers", {{"layer_types", {"mamba"}}}, {"layer_types", "num_hidden_layers (3)"}},
-        WrongSpace{"wide_state", {{"mamba_d_state", nullptr}}, {"mamba_d_state", "128", "256"}},
+        WrongSpace{"wide_state", {{"mamba_d_state", 257}}, {"mamba_d_state", "256", "257"}},
         WrongSpace{"groups", {{"mamba_n_groups", 3}}, {"mamba_n_groups", "mamba_n_heads (4)", "found 3"}},
         WrongSpace{"another_width",
                    {{"mamba_d_head", 16}},

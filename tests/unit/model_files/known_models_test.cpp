@@ -161,6 +161,11 @@ TEST(KnownModels, ParametersOfLayersOfOneHalf_AreAsInTransformers) {
 }
 
 /// As transformers 5.23 counts.
+TEST(KnownModels, ParametersOfStateSpacesWithMlps_AreAsInTransformers) {
+  EXPECT_EQ(parameters_of(*known_model("ibm-ai-platform/Bamba-9B-v2")), 9780235392U);
+}
+
+/// As transformers 5.23 counts.
 TEST(KnownModels, ParametersOfSmallFamilies_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("internlm/internlm3-8b-instruct")), 8804241408U);
   EXPECT_EQ(parameters_of(*known_model("IQuestLab/IQuest-Coder-V1-40B-Instruct")), 39794283520U);

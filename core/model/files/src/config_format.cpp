@@ -109,11 +109,17 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
   }
   out[std::string(traits.theta_key)] = config.rope.theta;
   const bool is_long = config.rope.kind == RopeKind::kLongRope;
-  out["rope_scaling"] = is_long ? long_rope_scaling(config) : rope_scaling(config.rope, !traits.default_rope.empty());
+  const bool within =
+      traits.turned_share && traits.turned_key.empty() && config.rope.turned_share != *traits.turned_share;
+  out["rope_scaling"] =
+      is_long ? long_rope_scaling(config) : rope_scaling(config.rope, !traits.default_rope.empty() || within);
+  if (within) out["rope_scaling"]["partial_rotary_factor"] = config.rope.turned_share;
   if (traits.long_rope_from != 0) {
     out["original_max_position_embeddings"] = is_long ? config.rope.original_max_positions : config.max_positions;
   }
-  if (traits.turned_share) out[std::string(traits.turned_key)] = config.rope.turned_share;
+  if (const std::string key(traits.turned_key); traits.turned_share && !key.empty()) {
+    out[key] = config.rope.turned_share;
+  }
   if (!config.window_rope) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
   out["rope_parameters"] = both();

@@ -77,7 +77,7 @@ std::string older_or(const Fields& fields, const char* older, const char* key) {
 void parse_space_sizes(Fields& fields, StateSpaceConfig& space) {
   space.heads = fields.integer("mamba_num_heads", 1, kMostSpaceHeads, 128);
   space.head_size = fields.integer("mamba_head_dim", 1, kMaxDeltaSize, 64);
-  space.state_size = fields.integer("ssm_state_size", 1, kMaxDeltaSize, 128);
+  space.state_size = fields.integer("ssm_state_size", 1, kMaxStateSize, 128);
   const std::string groups = older_or(fields, "mamba_n_groups", "n_groups");
   space.groups = parse_space_groups(fields, groups, 8, "mamba_num_heads", space.heads);
   space.convolution = fields.integer(older_or(fields, "mamba_d_conv", "conv_kernel"), 2, kMaxConvolution, 4);

@@ -173,7 +173,7 @@ void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits
   }
   for (Fields* holder : {&fields, &rope}) {
     const std::string key = key_in(*holder);
-    if (!holder->has(key)) continue;
+    if (key.empty() || !holder->has(key)) continue;
     out.turned_share = holder->number(key, {0.0, 1.0});
     if (!holder->status().ok()) return;
     if (traits.turned_share || out.turned_share == 1.0) continue;
@@ -184,7 +184,7 @@ void parse_turned_share(Fields& fields, Fields& rope, const FamilyTraits& traits
   // Also of the share that holds where the file says nothing.
   const std::uint32_t turned = turned_channels(config, out);
   if (turned != 0 && turned % 2 == 0) return;
-  Fields& holder = rope.has(key_in(rope)) ? rope : fields;
+  Fields& holder = rope.has(key_in(rope)) || traits.turned_key.empty() ? rope : fields;
   holder.refuse(key_in(holder),
                 fmt::format("{:g} of head_dim ({}): expected an even number of channels to turn, found {}",
                             out.turned_share, config.head_dim, turned));

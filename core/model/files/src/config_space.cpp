@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMostExpansion = 64;
 constexpr std::uint32_t kDefaultState = 256;
+constexpr const char* kAttentionKey = "attn_layer_indices";
 
 std::vector<bool> parse_spaces(Fields& fields, std::uint32_t layers) {
   const char* key = !fields.has("layer_types") && fields.has("layers_block_type") ? "layers_block_type" : "layer_types";
@@ -26,6 +27,22 @@ std::vector<bool> parse_spaces(Fields& fields, std::uint32_t layers) {
     blocks[layer] = type == "mamba" || type == "linear_attention";
     if (blocks[layer] || type == "attention" || type == "full_attention") continue;
     fields.refuse(key, fmt::format("the layer {} is not supported; supported: attention, mamba", excerpt(type)));
+  }
+  return blocks;
+}
+
+/// Bamba: all but those that are listed, where numbers beyond the last block say nothing.
+std::vector<bool> parse_listed(Fields& fields, std::uint32_t layers) {
+  std::vector<bool> blocks(layers, true);
+  if (!fields.has(kAttentionKey)) return blocks;
+  const Json& list = fields.at(kAttentionKey);
+  if (!list.is_array() || !std::ranges::all_of(list, [](const Json& one) { return one.is_number_integer(); })) {
+    fields.expected(kAttentionKey, "a list of numbers of layers");
+    return blocks;
+  }
+  for (const Json& one : list) {
+    const auto layer = one.get<std::int64_t>();
+    if (layer >= 0 && layer < layers) blocks[static_cast<std::size_t>(layer)] = false;
   }
   return blocks;
 }
@@ -84,16 +101,18 @@ std::uint32_t parse_space_groups(Fields& fields, const std::string& key, std::ui
 
 void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   if (!traits.state_space) return;
-  if (fields.at("position_embedding_type") != "rope") config.without_rope.assign(config.num_layers, true);
+  if (!traits.lists_attention && fields.at("position_embedding_type") != "rope") {
+    config.without_rope.assign(config.num_layers, true);
+  }
+  if (traits.lists_attention && fields.number("z_loss_coefficient", {0.0, 1e6}, 0.0) != 0.0) {
+    fields.refuse("z_loss_coefficient", "the square of the logits' sum in the loss is not supported; expected 0.0");
+  }
   StateSpaceConfig space;
-  space.blocks = parse_spaces(fields, config.num_layers);
+  space.blocks =
+      traits.lists_attention ? parse_listed(fields, config.num_layers) : parse_spaces(fields, config.num_layers);
   if (std::ranges::count(space.blocks, true) == 0) return;  // whatever else is said
   space.heads = fields.integer("mamba_n_heads", 1, kMostSpaceHeads, 128);
-  space.state_size = fields.integer("mamba_d_state", 1, kMaxDeltaSize, kDefaultState);
-  if (space.state_size > kMaxDeltaSize) {
-    fields.refuse("mamba_d_state",
-                  fmt::format("expected at most {}, found {}, the default", kMaxDeltaSize, space.state_size));
-  }
+  space.state_size = fields.integer("mamba_d_state", 1, kMaxStateSize, kDefaultState);
   space.convolution = fields.integer("mamba_d_conv", 2, kMaxConvolution, 4);
   space.convolution_bias = fields.flag("mamba_conv_bias", true);
   space.linear_bias = fields.flag("mamba_proj_bias", false);
@@ -114,14 +133,28 @@ void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& 
   config.state_space = std::move(space);
 }
 
-void add_state_space(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
-  if (!traits.state_space) return;
+namespace {
+
+void add_blocks(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
   OrderedJson types = OrderedJson::array();
+  OrderedJson others = OrderedJson::array();
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
     types.push_back(is_state_space(config, block) ? "mamba" : "attention");
+    if (!is_state_space(config, block)) others.push_back(block);
+  }
+  if (traits.lists_attention) {
+    out[kAttentionKey] = std::move(others);
+    return;
   }
   out["layer_types"] = std::move(types);
   out["position_embedding_type"] = config.without_rope.empty() ? OrderedJson("rope") : OrderedJson(nullptr);
+}
+
+}  // namespace
+
+void add_state_space(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (!traits.state_space) return;
+  add_blocks(config, traits, out);
   out["mamba_n_heads"] = 1;  // fits any width
   if (!config.state_space) return;
   const StateSpaceConfig& space = *config.state_space;

@@ -1,4 +1,5 @@
-// Values of the configuration classes of transformers 5.23; of families that have experts in family_experts.cpp.
+// Values of the configuration classes of transformers 5.23; of families that have experts in family_experts.cpp,
+// of others that have state spaces in family_spaces.cpp.
 #include "family.h"
 
 #include <array>
@@ -523,8 +524,9 @@ constexpr std::array kDense = std::to_array<FamilyTraits>({
 std::span<const FamilyTraits> all_families() {
   static const std::vector<FamilyTraits> all = [] {
     std::vector<FamilyTraits> both(kDense.begin(), kDense.end());
-    const std::span<const FamilyTraits> mixtures = families_with_experts();
-    both.insert(both.end(), mixtures.begin(), mixtures.end());
+    for (const std::span<const FamilyTraits> others : {families_with_experts(), families_with_spaces()}) {
+      both.insert(both.end(), others.begin(), others.end());
+    }
     return both;
   }();
   return all;

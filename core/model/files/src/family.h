@@ -118,7 +118,7 @@ struct FamilyTraits {
   /// Attention by a latent, and its sizes when their keys are absent.
   std::optional<LatentAttentionConfig> latent_attention = std::nullopt;
   std::optional<double> turned_share = std::nullopt;      // heads turn in part: this one when the key is absent
-  std::string_view turned_key = "partial_rotary_factor";  // which stands outside of rotary settings
+  std::string_view turned_key = "partial_rotary_factor";  // which stands outside of rotary settings; empty: none does
   bool sets_ropes_by_kind = false;  // Gemma 4: rope_parameters has all of both kinds of layer, or is absent
   /// Phi-3: longrope is the only scaling (older files call it su or yarn), and what is trained for
   /// has this length when original_max_position_embeddings does not stand outside of the settings. 0: not so.
@@ -150,6 +150,7 @@ struct FamilyTraits {
   bool attention_sinks = false;
   bool gates_attention = false;           // ModelConfig::gates_apart
   bool state_space = false;               // in some blocks; in all where nothing is said. Granite 4
+  bool lists_attention = false;           // attn_layer_indices has the others. Bamba
   bool lone_halves = false;               // a block is a state space, attention, an MLP or experts: Nemotron-H's words
   bool adapts_space_output = true;        // PEFT lets a state space's out_proj have an adapter
   bool rotates = true;                    // false: there is no rotary embedding, nor are there settings of it
@@ -172,6 +173,7 @@ struct FamilyTraits {
   const char* attention_name = "self_attn";
   const char* joined_name = "qkv_proj";  // of one linear layer for q, k and v
   const char* output_name = "o_proj";
+  const char* mlp_name = "mlp";
   const char* up_name = "up_proj";
   const char* down_name = "down_proj";
   const char* head_in_files = "lm_head";
@@ -224,6 +226,8 @@ struct FamilyTraits {
 std::span<const FamilyTraits> all_families();
 /// Those of them that have experts.
 std::span<const FamilyTraits> families_with_experts();
+/// Those of the others that have state spaces.
+std::span<const FamilyTraits> families_with_spaces();
 const FamilyTraits& traits_of(Family family);
 /// Null when the family is not supported.
 const FamilyTraits* find_family(std::string_view model_type);

@@ -59,6 +59,20 @@ void add_experts(const InitOptions& options, const FamilyTraits& traits, ModelCo
   if (own.may_be_none) config.experts.reset();  // likewise
 }
 
+/// Twice as wide as the model.
+StateSpaceConfig wide_space(const ModelConfig& config) {
+  constexpr std::uint32_t kMostHead = 64;
+  StateSpaceConfig space;
+  const std::uint32_t width = 2 * config.hidden_size;
+  space.head_size = std::min(kMostHead, width);
+  while (width % space.head_size != 0) --space.head_size;
+  space.heads = width / space.head_size;
+  space.state_size = std::min(config.head_dim, kMaxStateSize);
+  space.convolution = 4;
+  space.convolution_bias = true;
+  return space;
+}
+
 /// A state space, experts, attention, an MLP, and again from the first on.
 void alternate_halves(ModelConfig& config) {
   StateSpaceConfig space;
@@ -122,6 +136,10 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     add_experts(options, traits, config);
   }
   if (traits.lone_halves) alternate_halves(config);
+  if (traits.lists_attention) {
+    config.state_space = wide_space(config);
+    config.state_space->blocks = all_but_each(4, config.num_layers);
+  }
   if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
   if (traits.linear_attention) {
     const std::uint32_t size = std::min(config.head_dim, kMaxDeltaSize);

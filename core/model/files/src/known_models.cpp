@@ -1,6 +1,6 @@
 // From the config.json files that the models were published with, of those that read pictures too the text part. Token
-// ids, initializer ranges, Granite's factors and scalings of Gemma's, Phi's and Ministral's rotary embedding are left
-// to the family's defaults: a plan does not need them.
+// ids, initializer ranges, Granite's factors and scalings of Gemma's, Phi's and Ministral's rotary
+// embedding are left to the family's defaults: a plan does not need them.
 #include "rondo/model/known_models.h"
 
 #include <fmt/format.h>
@@ -134,6 +134,8 @@ constexpr Row kRows[] = {
     {"ibm-granite/granite-3.1-3b-a800m-instruct", "granitemoe", 1536, 512, 32, 24, 8, 64, 49155, true, 131072, 1e7, 0,
      0, 40, 8},
     {"ibm-granite/granite-4.0-micro", "granitemoehybrid", 2560, 8192, 40, 40, 8, 64, 100352, true, 131072, 1e7},
+    {"ibm-ai-platform/Bamba-9B-v1", "bamba", 4096, 14336, 32, 32, 8, 128, 128256, false, 262144, 1e4},
+    {"ibm-ai-platform/Bamba-9B-v2", "bamba", 4096, 14336, 32, 32, 8, 128, 128256, false, 262144, 1e4},
     {"nvidia/Nemotron-H-8B-Base-8K", "nemotron_h", 4096, 21504, 52, 32, 8, 128, 131072, false, 8192, 1e4},
     {"nvidia/NVIDIA-Nemotron-Nano-9B-v2", "nemotron_h", 4480, 15680, 56, 40, 8, 128, 131072, false, 131072, 1e4},
     {"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron_h", 2688, 1856, 52, 32, 2, 128, 131072, false, 262144, 1e4,
@@ -186,9 +188,10 @@ std::string without_owner(const std::string& name) {
 
 /// Of norms.
 const char* epsilon_of(const Row& row) {
-  constexpr std::array<std::string_view, 14> kLarge = {
-      "llama",   "internlm3", "iquestcoder", "mistral", "ministral3", "granite",      "granitemoehybrid",
-      "mixtral", "olmoe",     "gpt_oss",     "phi3",    "glm4_moe",   "ernie4_5_moe", "glm4_moe_lite"};
+  constexpr std::array<std::string_view, 15> kLarge = {
+      "llama",   "internlm3",        "iquestcoder",  "mistral",       "ministral3",
+      "granite", "granitemoehybrid", "mixtral",      "olmoe",         "gpt_oss",
+      "phi3",    "glm4_moe",         "ernie4_5_moe", "glm4_moe_lite", "bamba"};
   const std::string_view type = row.type;
   if (type == "helium") return "1e-8";
   if (type == "glm") return "1.5625e-7";
@@ -218,7 +221,9 @@ std::string latent_text(const Row& row) {
 
 /// Which halves there are, and sizes of state spaces.
 std::string mixers_text(const Row& row) {
-  if (std::string_view(row.type) != "nemotron_h") return "";
+  const std::string_view type = row.type;
+  if (type == "bamba") return R"(, "attn_layer_indices": [9, 18, 27], "mamba_d_state": 128)";
+  if (type != "nemotron_h") return "";
   if (row.experts > 0) {
     return R"(, "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "mamba_num_heads": 64,)"
            R"( "moe_shared_expert_intermediate_size": 3712, "routed_scaling_factor": 2.5)";

@@ -308,6 +308,8 @@ NormNames norm_names(NormPlace place) {
       return {"input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm"};
     case NormPlace::kOperator:
       return {"operator_norm", nullptr, "ffn_norm", nullptr};
+    case NormPlace::kFeedForward:
+      return {"input_layernorm", nullptr, "pre_ff_layernorm", nullptr};
     case NormPlace::kShared:
       return {"input_layernorm", nullptr, nullptr, nullptr};
     case NormPlace::kMixer:
@@ -336,7 +338,9 @@ std::string last_norm_path(const ModelConfig& config) {
 }
 
 std::string mlp_path(const ModelConfig& config, std::uint32_t layer) {
-  const char* name = config.short_convolution ? "feed_forward" : config.shared_mlp ? "shared_mlp" : "mlp";
+  const char* name = config.short_convolution ? "feed_forward"
+                     : config.shared_mlp      ? "shared_mlp"
+                                              : traits_of(config.family).mlp_name;
   return layer_prefix(config, layer) + (config.lone_mlps.empty() ? name : kMixerName);
 }
 

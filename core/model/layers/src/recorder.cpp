@@ -257,7 +257,7 @@ Recorder::Decayed Recorder::steps(TensorId a, TensorId rates, TensorId bias, dou
 }
 
 TensorId Recorder::delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes,
-                              devices::Recurrence recurrence) {
+                              devices::Recurrence recurrence, std::uint32_t state) {
   const TensorId bounds = batch(devices::BatchTensor::kBounds);
   const Shape of_values = graph_.tensors[v].shape;
   const std::int64_t size = graph_.tensors[k].shape[2];
@@ -266,7 +266,7 @@ TensorId Recorder::delta_rule(TensorId q, TensorId k, TensorId v, const Decayed&
   std::vector<TensorId> writes = {o};
   if (decodes) {
     reads.push_back(batch(devices::BatchTensor::kPositions));
-    reads.push_back(tensor("state", {of_values[1], size, of_values[2]}, DType::kFloat32, TensorRole::kState, 0));
+    reads.push_back(tensor("state", {of_values[1], size, of_values[2]}, DType::kFloat32, TensorRole::kState, state));
   } else {
     const std::int64_t count = (of_values[0] + devices::kDeltaChunk - 1) / devices::kDeltaChunk;
     writes.push_back(

@@ -5,6 +5,9 @@
 
 namespace rondo::model {
 
+/// Behind the first one and those of the convolutions.
+constexpr std::uint32_t kSecondState = 4;
+
 StateSpaceParts state_space_parts(PartsBuilder& builder, const std::string& path, const StateSpaceConfig& space) {
   StateSpaceParts parts;
   for (const ConvolutionPart& part : convolution_parts(space)) {
@@ -21,6 +24,25 @@ StateSpaceParts state_space_parts(PartsBuilder& builder, const std::string& path
   parts.gain = builder.add(path + ".norm.weight", {space.width()}, gain);
   return parts;
 }
+
+namespace {
+
+/// scan(x, b, c, steps).
+TensorId record_scan(Recorder& recorder, TensorId x, TensorId b, TensorId c, const Recorder::Decayed& steps,
+                     const StateSpaceConfig& space, bool decodes) {
+  constexpr auto kSpace = devices::Recurrence::kStateSpace;
+  if (space.state_size <= kMaxDeltaSize) return recorder.delta_rule(c, b, x, steps, decodes, kSpace);
+  const std::int64_t tokens = recorder.tokens();
+  const devices::Shape of_first = {tokens, space.groups, kMaxDeltaSize};
+  const devices::Shape of_second = {tokens, space.groups, space.state_size - kMaxDeltaSize};
+  const auto [b_first, b_second] = recorder.parted(b, of_first, of_second, "b_first", "b_second");
+  const auto [c_first, c_second] = recorder.parted(c, of_first, of_second, "c_first", "c_second");
+  const TensorId first = recorder.delta_rule(c_first, b_first, x, steps, decodes, kSpace);
+  const TensorId second = recorder.delta_rule(c_second, b_second, x, steps, decodes, kSpace, kSecondState);
+  return recorder.add(first, second, "scanned");
+}
+
+}  // namespace
 
 TensorId record_state_space(Recorder& recorder, TensorId normed, WeightSource& weights, LinearRecorder& linears,
                             const LayerParts& parts, const ModelConfig& config, bool decodes) {
@@ -48,7 +70,7 @@ TensorId record_state_space(Recorder& recorder, TensorId normed, WeightSource& w
   const Recorder::Decayed steps =
       recorder.steps(dt, weights.get(own.rates), weights.get(own.step_bias), space.least_step, space.most_step);
   const auto [x, b, c] = convolved;
-  const TensorId scanned = recorder.delta_rule(c, b, x, steps, decodes, devices::Recurrence::kStateSpace);
+  const TensorId scanned = record_scan(recorder, x, b, c, steps, space, decodes);
   const TensorId both = recorder.column_scale(x, weights.get(own.passed), {}, scanned, "passed");
   const TensorId gated = recorder.gated_activation(z, both, {devices::ActivationKind::kSilu});
   if (space.groups == 1) {

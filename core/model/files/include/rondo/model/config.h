@@ -35,6 +35,7 @@ enum class Family {
   kHyperClovaX,
   kGraniteMoeHybrid,
   kGraniteMoeShared,
+  kBamba,
   kCohere,
   kCohere2,
   kStarcoder2,
@@ -79,10 +80,10 @@ enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 /// are 0.
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope, kProportional };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
-/// kAround, kNumbered, kBeside: both, by other names. kOperator: its input, by other names.
+/// kAround, kNumbered, kBeside: both, by other names. kOperator, kFeedForward: its input, by other names.
 /// kShared: the input of attention, and what that gives is the input of the MLP too (ModelConfig::parallel).
 /// kMixer: the input of a block that is one half alone.
-enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator, kShared, kMixer };
+enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator, kFeedForward, kShared, kMixer };
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
 enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
@@ -174,9 +175,9 @@ struct LinearAttentionConfig {
   std::uint32_t value_width() const { return value_heads * value_size; }
 };
 
-/// A state space in the place of attention, in some of the blocks (Mamba 2, arXiv 2405.21060): what the heads of a
-/// group write to their states and read from them by is one row of `state_size` numbers each, and what they give is
-/// normed together.
+/// A state space in the place of attention, in some of the blocks (Mamba 2, arXiv 2405.21060): what the
+/// heads of a group write to their states and read from them by is one row of `state_size` numbers each, and what they
+/// give is normed together.
 struct StateSpaceConfig {
   std::uint32_t heads = 0;
   std::uint32_t head_size = 0;
@@ -234,6 +235,7 @@ struct BlockInputsConfig {
 inline constexpr std::uint32_t kMaxExperts = 512;
 inline constexpr std::uint32_t kMaxChoices = 16;
 inline constexpr std::uint32_t kMaxDeltaSize = 128;
+inline constexpr std::uint32_t kMaxStateSize = 256;  // of a state space, which is two beyond kMaxDeltaSize
 inline constexpr std::uint32_t kMaxConvolution = 8;
 
 struct ModelConfig {
@@ -291,7 +293,7 @@ struct ModelConfig {
   std::optional<ExpertsConfig> experts;                     // see ExpertTraits
   std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next
   std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
-  std::optional<StateSpaceConfig> state_space;              // Granite 4, Nemotron-H
+  std::optional<StateSpaceConfig> state_space;              // Granite 4, Bamba, Nemotron-H
   std::optional<LatentAttentionConfig> latent_attention;    // GLM-4.7-Flash, DeepSeek
   std::optional<BlockInputsConfig> block_inputs;            // Gemma 4 E2B, E4B
   std::uint32_t sharing_blocks = 0;  // likewise: the last ones, which have no keys and values of their own

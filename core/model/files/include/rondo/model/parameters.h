@@ -49,6 +49,8 @@
 // Nemotron-H has model.layers.N.mixer for self_attn, mamba and mlp, .norm for all norms of a block, model.embeddings
 // and model.norm_f; files have backbone. for model.
 //
+// Bamba has feed_forward for mlp and model.final_layernorm for model.norm.
+//
 // Granite 4 has model.layers.N.shared_mlp.{gate,up}_proj.weight, fused as input_linear, and .output_linear.weight for
 // an MLP, with experts beside it or without; AFMoE self_attn.gate_proj.weight [Q, C]. GPT-NeoX has gpt_neox. for
 // model., embed_in, final_layer_norm and embed_out for embed_tokens, norm and lm_head, attention.query_key_value

@@ -107,9 +107,9 @@ class Recorder {
   Decayed decay(TensorId a, TensorId b, TensorId rates, TensorId bias);
   /// Of a state space: beta are steps between `least` and `most`.
   Decayed steps(TensorId a, TensorId rates, TensorId bias, double least, double most);
-  /// o [T, Hv, Dv].
+  /// o [T, Hv, Dv]. `state`: which of the layer's.
   TensorId delta_rule(TensorId q, TensorId k, TensorId v, const Decayed& gates, bool decodes,
-                      devices::Recurrence recurrence = devices::Recurrence::kDeltaRule);
+                      devices::Recurrence recurrence = devices::Recurrence::kDeltaRule, std::uint32_t state = 0);
   /// activation(gate) (* up)
   TensorId gated_activation(TensorId gate, std::optional<TensorId> up,
                             const devices::GatedActivationAttributes& attributes);
