@@ -1,6 +1,6 @@
 """Cases of make_config_goldens.py: families whose blocks are normed by LayerNorm."""
 
-from transformers import Cohere2Config, CohereConfig, GPTNeoXConfig, OlmoConfig, StableLmConfig, Starcoder2Config
+from transformers import Cohere2Config, CohereConfig, GPTNeoXConfig, NemotronConfig, OlmoConfig, StableLmConfig, Starcoder2Config
 
 
 def layer_norm_cases(saved, written):
@@ -41,6 +41,14 @@ def layer_norm_cases(saved, written):
             initializer_range=0.02, layer_norm_eps=1e-05, max_position_embeddings=4096, num_key_value_heads=4,
             partial_rotary_factor=0.25, qk_layernorm=False, rope_theta=10000, tie_word_embeddings=False, torch_dtype="bfloat16",
             use_cache=True, use_parallel_residual=False, use_qkv_bias=False),
+        "saved_nemotron": saved(NemotronConfig, num_key_value_heads=2, head_dim=12, attention_bias=True, mlp_bias=True, norm_eps=1e-4,
+                                tie_word_embeddings=True, pad_token_id=4, dtype="bfloat16",
+                                rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=20000.0, partial_rotary_factor=0.5)),
+        "nemotron_bare": written("nemotron", num_key_value_heads=4),
+        "nemotron_hub": written(
+            "nemotron", attention_bias=False, attention_dropout=0.0, bos_token_id=2, eos_token_id=3, head_dim=16, hidden_act="relu2",
+            initializer_range=0.0134, max_position_embeddings=4096, mlp_bias=False, norm_eps=1e-05, num_key_value_heads=2,
+            partial_rotary_factor=0.25, rope_theta=10000, tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True),
         "saved_gpt_neox": saved(GPTNeoXConfig, hidden_act="gelu_new", layer_norm_eps=1e-4, attention_bias=False,
                                 tie_word_embeddings=True, dtype="float16",
                                 rope_parameters=dict(rope_type="default", rope_theta=20000.0, partial_rotary_factor=0.5)),

@@ -483,7 +483,8 @@ def randomize(model, seed):
     hidden = text_config(model).hidden_size
     model_type = model.config.model_type
     scales_embedding = model_type.startswith("gemma") or model_type == "afmoe"
-    adds_one = (model_type.startswith("gemma") and not model_type.startswith("gemma4")) or model_type.startswith(("qwen3_5", "qwen3_next"))
+    adds_one = ((model_type.startswith("gemma") and not model_type.startswith("gemma4")) or model_type == "nemotron"
+                or model_type.startswith(("qwen3_5", "qwen3_next")))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)

@@ -1,17 +1,28 @@
 """Cases of families.py whose blocks are normed by LayerNorm."""
 from transformers import Cohere2Config, Cohere2ForCausalLM, CohereConfig, CohereForCausalLM, OlmoConfig, OlmoForCausalLM
-from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, NemotronConfig, NemotronForCausalLM
 from transformers import StableLmConfig, StableLmForCausalLM, Starcoder2Config, Starcoder2ForCausalLM
 
 UNGATED_LAYERS = {  # of MLPs, and what is behind attention
     "starcoder2": ["o_proj", "c_fc", "c_proj"],
+    "nemotron": ["o_proj", "up_proj", "down_proj"],
 }
 
-BUILT_AS_OTHERS = ("cohere", "cohere_biased", "stablelm", "stablelm_parallel", "gpt_neox_serial")
+BUILT_AS_OTHERS = ("cohere", "cohere_biased", "stablelm", "stablelm_parallel", "gpt_neox_serial", "nemotron_biased")
 
 
 def layer_norm_cases(case):
     return {
+        # Norms that add one to their weight and have a bias, MLPs without a gate; half of each head's channels turn.
+        "nemotron": case(
+            NemotronConfig, NemotronForCausalLM, hidden_size=44, intermediate_size=70, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=12, vocab_size=125, norm_eps=1e-5, hidden_act="relu2", tie_word_embeddings=False,
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5)),
+        # Biases of keys are of no effect in channels that do not turn: here all do.
+        "nemotron_biased": case(
+            NemotronConfig, NemotronForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2, num_attention_heads=3,
+            num_key_value_heads=1, vocab_size=121, norm_eps=1e-4, hidden_act="relu2", tie_word_embeddings=True, attention_bias=True,
+            mlp_bias=True, rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=5000.0, partial_rotary_factor=1.0)),
         # Blocks in parallel; logits are multiplied, neighbouring channels turn.
         "cohere": case(
             CohereConfig, CohereForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2, num_attention_heads=4,

@@ -172,6 +172,8 @@ TEST(KnownModels, ParametersOfSmallFamilies_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("kyutai/helium-1-preview-2b")), 2172643840U);
   EXPECT_EQ(parameters_of(*known_model("THUDM/glm-4-9b-chat-hf")), 9399951360U);
   EXPECT_EQ(parameters_of(*known_model("tencent/Youtu-LLM-2B")), 1961560064U);
+  EXPECT_EQ(parameters_of(*known_model("nvidia/Minitron-4B-Base")), 4190509056U);
+  EXPECT_EQ(parameters_of(*known_model("nvidia/Minitron-8B-Base")), 8271699968U);
   EXPECT_EQ(parameters_of(*known_model("ibm-granite/granite-4.0-micro")), 3402836480U);
 }
 

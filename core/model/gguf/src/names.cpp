@@ -422,6 +422,7 @@ std::string architecture_name(Family family) {
     case Family::kOlmo:
     case Family::kAfmoe:
     case Family::kNemotronH:
+    case Family::kNemotron:
     case Family::kBamba:
       break;  // check_expressible() refuses it
   }

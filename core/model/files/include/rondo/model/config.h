@@ -40,6 +40,7 @@ enum class Family {
   kCohere2,
   kStarcoder2,
   kStableLm,
+  kNemotron,
   kGptNeoX,
   kOlmo,
   kOlmo2,
