@@ -256,6 +256,12 @@ model::MethodSpec dora_of_spaces() {
   return spec;
 }
 
+model::MethodSpec dora_of_both() {
+  model::MethodSpec spec = dora(0.1);
+  spec.lora->targets = {"q_proj", "k_proj", "in_proj", "gate_proj", "down_proj"};
+  return spec;
+}
+
 /// Keys and values by a latent, values narrower than keys; rows of queries in another order than in files.
 void as_deepseek(model::ModelConfig& config) {
   config.num_kv_heads = config.num_heads;
@@ -389,6 +395,8 @@ std::vector<Method> methods() {
           {"granite4_dora", dora_of_spaces(), optimizer(OptimizerKind::kAdamW), false, false, as_granite4},
           {"nemotron_h", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_nemotron_h},
           {"nemotron_h_lora", lora_of_mixers(), optimizer(OptimizerKind::kAdamW), false, false, as_nemotron_h},
+          {"falcon_h1", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_falcon_h1},
+          {"falcon_h1_dora", dora_of_both(), optimizer(OptimizerKind::kAdamW), false, false, as_falcon_h1},
           {"lfm2", full(DType::kBfloat16), optimizer(OptimizerKind::kAdamW), true, false, as_lfm2},
           {"lfm2_dora", dora_of_convolutions(), optimizer(OptimizerKind::kAdamW), false, false, as_lfm2}};
 }

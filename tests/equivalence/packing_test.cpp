@@ -52,7 +52,7 @@ std::vector<float> gradient_of(const model::Architecture& model, Job job) {
 /// rows of a token lie among those of others.
 /// Noise is as large as a sample's own length asks for. A state space remembers all of a sequence, a convolution its
 /// last tokens.
-enum class Kind : std::uint8_t { kFull, kLora, kExperts, kNoisy, kStateSpace, kMixers, kWideState };
+enum class Kind : std::uint8_t { kFull, kLora, kExperts, kNoisy, kStateSpace, kMixers, kBoth };
 
 model::Architecture model_of(Kind kind, DType dtype) {
   model::ModelConfig config = small_config();
@@ -60,21 +60,20 @@ model::Architecture model_of(Kind kind, DType dtype) {
     config.experts = {5, 2, 24, true, {}, true, model::ClampedSwiglu{1.702, 0.5}};
     config.attention_sinks = true;
   }
-  if (kind == Kind::kStateSpace || kind == Kind::kWideState) {
+  if (kind == Kind::kStateSpace) {
     config.family = model::Family::kGraniteMoeHybrid;
     config.shared_mlp = true;
-    config.state_space = {4,   16,  kind == Kind::kWideState ? 136U : 12U,     4, true, false,
-                          0.0, 1.0, std::vector<bool>(config.num_layers, true)};
+    config.state_space = {4, 16, 12, 4, true, false, 0.0, 1.0, std::vector<bool>(config.num_layers, true)};
   }
   if (kind == Kind::kMixers) as_nemotron_h(config);
+  if (kind == Kind::kBoth) as_falcon_h1(config);
   model::MethodSpec method = kind == Kind::kLora ? lora(dtype) : full(dtype);
   if (kind == Kind::kNoisy) method.noise_alpha = 20.0;
   return *model::Architecture::make(config, method);
 }
 
 std::string name_of_kind(const testing::TestParamInfo<Kind>& info) {
-  constexpr std::array<const char*, 7> kNames = {"full",        "lora",   "experts",   "noisy",
-                                                 "state_space", "mixers", "wide_state"};
+  constexpr std::array<const char*, 7> kNames = {"full", "lora", "experts", "noisy", "state_space", "mixers", "both"};
   return kNames[static_cast<std::size_t>(info.param)];
 }
 
@@ -171,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, PackingRounds, testing::Values(Kind::kFull, Ki
                          name_of_kind);
 INSTANTIATE_TEST_SUITE_P(Methods, PackingLeaks,
                          testing::Values(Kind::kFull, Kind::kLora, Kind::kExperts, Kind::kNoisy, Kind::kStateSpace,
-                                         Kind::kMixers, Kind::kWideState),
+                                         Kind::kMixers, Kind::kBoth),
                          name_of_kind);
 
 }  // namespace

@@ -192,7 +192,7 @@ def in_files(config, name, tensor):
         return parts_of_joined(config, name, tensor)
     if model_type == "nemotron_h":
         return parts_of_nemotron(config, name, tensor)
-    if model_type == "bamba":
+    if model_type in ("bamba", "falcon_h1"):
         return parts_of_mamba(config, name, tensor)
     if model_type in PAIRED:
         tensor = with_pairs_parted(config, name, tensor)

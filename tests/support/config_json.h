@@ -83,6 +83,21 @@ inline nlohmann::json space_to_json(const StateSpaceConfig& space) {
           space.groups};
 }
 
+/// And whether what a state space gives is normed, and before it is gated.
+inline nlohmann::json factors_to_json(const ModelConfig& config) {
+  const LinearFactors& factors = config.linear_factors;
+  return {factors.attention_input,
+          factors.key,
+          factors.attention_output,
+          factors.space_input,
+          factors.space_output,
+          factors.space,
+          factors.gate,
+          factors.down,
+          config.state_space->normed,
+          config.state_space->normed_first};
+}
+
 inline nlohmann::json global_heads_to_json(const ModelConfig& config) {
   if (!config.global_heads) return nullptr;
   return {config.global_heads->kv_heads, config.global_heads->size, config.global_heads->keys_are_values};
@@ -139,6 +154,7 @@ inline nlohmann::json to_json(const ModelConfig& config) {
       {"short_convolution", convolution_to_json(config)},
       {"parameters", parameters}};
   if (config.sharing_blocks != 0) json["sharing"] = sharing_to_json(config);
+  if (config.family == Family::kFalconH1) json["linear_factors"] = factors_to_json(config);
   if (config.state_space) json["state_space"] = space_to_json(*config.state_space);
   return json;
 }

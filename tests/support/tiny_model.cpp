@@ -103,6 +103,18 @@ void as_nemotron_h(model::ModelConfig& config) {
   experts.chosen_groups = 2;
 }
 
+void as_falcon_h1(model::ModelConfig& config) {
+  config.family = model::Family::kFalconH1;
+  config.model_type = "falcon_h1";
+  config.attention_bias = false;
+  config.norm_place = model::NormPlace::kFeedForward;
+  config.state_space = {4, 12, 132, 4, true, false, 0.0, 1.0, std::vector<bool>(config.num_layers, true), 2};
+  config.state_space->beside_attention = true;
+  config.linear_factors = {0.9, 0.5, 1.2, 1.25, {0.8, 0.5, 0.7, 1.2, 0.6}, 0.75, 0.9, 0.6};
+  config.embedding_multiplier = 2.5;
+  config.logits_scaling = 0.75;
+}
+
 model::MethodSpec full(devices::DType dtype) {
   model::MethodSpec method;
   method.dtype = dtype;

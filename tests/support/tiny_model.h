@@ -20,6 +20,9 @@ model::ModelConfig small_config(bool tied = false);
 /// MLP.
 void as_nemotron_h(model::ModelConfig& config);
 
+/// State spaces beside attention in all blocks, in groups of heads; states that are two, and factors of linear layers.
+void as_falcon_h1(model::ModelConfig& config);
+
 /// Full fine-tuning.
 model::MethodSpec full(devices::DType dtype);
 /// LoRA of rank 3 on all linear layers of the blocks, with dropout.

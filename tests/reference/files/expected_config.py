@@ -122,6 +122,14 @@ def space_of(config, layers):
             own.n_groups]
 
 
+def linear_factors_of(config):
+    """Falcon-H1: what linear layers read or give is times these, and whether what a state space gives is normed, and before it is
+    gated."""
+    factors = [float(getattr(config, f"{key}_multiplier")) for key in ("attention_in", "key", "attention_out", "ssm_in", "ssm_out")]
+    normed = config.mamba_rms_norm
+    return [*factors, config.ssm_multipliers, *config.mlp_multipliers, normed, normed and config.mamba_norm_before_gate]
+
+
 def mixer_of(layer, *kinds):
     """Nemotron-H: the one half of a layer, where it is of these kinds."""
     return getattr(layer, "mixer", None) if getattr(layer, "block_type", None) in kinds else None
@@ -245,6 +253,8 @@ def expected(folder):
     if config.model_type == "afmoe" and config.mup_enabled:
         embedding_scale = config.hidden_size**0.5
     logits_scaling = float(getattr(config, "logits_scaling", 1.0))
+    if config.model_type == "falcon_h1":
+        logits_scaling = 1.0 / config.lm_head_multiplier
     if hasattr(config, "logit_scale"):
         logits_scaling = 1.0 / config.logit_scale
     eps = next((getattr(config, key) for key in ("rms_norm_eps", "norm_eps", "layer_norm_eps", "norm_epsilon", "layer_norm_epsilon") if hasattr(config, key)), 1e-5)
@@ -267,6 +277,7 @@ def expected(folder):
         "experts": experts_of(config, layers), "linear_attention": linear_of(config, layers),
         "short_convolution": convolution_of(config),
         **({"sharing": sharing_of(config)} if sharing_of(config) else {}),
+        **({"linear_factors": linear_factors_of(config)} if config.model_type == "falcon_h1" else {}),
         **({"state_space": space_of(config, layers)} if space_of(config, layers) else {}),
         "parameters": sorted([name, list(part.shape)] for whole, p in (*model.named_parameters(), *choice_biases(model))
                              if not any(part in whole for part in ("vision_tower", "multi_modal_projector", "visual", "embed_vision"))

@@ -2,7 +2,7 @@
 
     python check_adapters.py [--rondo build/release/rondo] [--arch qwen3]        (torch 2.15, transformers 5.23, peft 0.21)
 
-A small random model (seed 7) of the architecture, Granite's with factors and gemma4_small as Gemma 4's smaller ones, is trained for four steps in fp32 with each set
+A small random model (seed 7) of the architecture, Granite's and Falcon-H1's with factors and gemma4_small as Gemma 4's smaller ones, is trained for four steps in fp32 with each set
 of keys below. PEFT loads the result, and the loss of eight texts must be the one of `rondo eval` with the same adapter to
 1e-5, and another one than the base's.
 """
@@ -76,6 +76,9 @@ OF_SPACES = {
 }
 TOLERANCE = 1e-5
 FACTORS = dict(embedding_multiplier=3.0, residual_multiplier=0.6, logits_scaling=0.7, attention_multiplier=0.4)
+FACTORS_OF_FALCON = dict(attention_in_multiplier=0.9, attention_out_multiplier=0.7, key_multiplier=0.6, ssm_in_multiplier=1.25,
+                         ssm_out_multiplier=0.4, ssm_multipliers=[0.8, 0.5, 0.7, 1.2, 0.6], mlp_multipliers=[0.9, 0.45],
+                         embedding_multiplier=5.5, lm_head_multiplier=0.6)
 
 
 def kinds_of(names):
@@ -144,7 +147,7 @@ def check_all_linear(base, adapter, rank):
     """What `lora_target: all` adapts is what PEFT's all-linear does, or where PEFT refuses one of these layers all others, but for
     Gemma 4's layer outside the blocks."""
     names = {name.rpartition(".")[2] for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)}
-    targets = sorted(names - {"out_proj", "lm_head"}) if base.config.model_type == "nemotron_h" else "all-linear"
+    targets = sorted(names - {"out_proj", "lm_head"}) if base.config.model_type in ("nemotron_h", "falcon_h1") else "all-linear"
     model = get_peft_model(base, LoraConfig(r=rank, target_modules=targets, task_type="CAUSAL_LM",
                                             exclude_modules=["per_layer_model_projection"]))
     expected = {name: tuple(tensor.shape) for name, tensor in get_peft_model_state_dict(model).items()}
@@ -170,6 +173,9 @@ def main():
         if arguments.arch.startswith("granite") or arguments.arch == "hyperclovax":
             config = work / "base" / "config.json"
             config.write_text(json.dumps({**json.loads(config.read_text()), **FACTORS}))
+        if arguments.arch == "falcon_h1":
+            config = work / "base" / "config.json"
+            config.write_text(json.dumps({**json.loads(config.read_text()), **FACTORS_OF_FALCON}))
         tokenizer = AutoTokenizer.from_pretrained(work / "base")
         common = ["--model_name_or_path", work / "base", "--dtype", "fp32", "--devices", "cpu"]
         plain_model = AutoModelForCausalLM.from_pretrained(work / "base", dtype=torch.float32)

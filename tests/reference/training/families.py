@@ -546,8 +546,8 @@ def targets_of(model):
         return [*ATTENTION_LAYERS, *of_mamba, "input_linear", "output_linear"]
     if model.config.model_type == "nemotron_h":  # to PEFT out_proj is not for adapters
         return [*ATTENTION_LAYERS, "in_proj", "up_proj", "down_proj"]
-    if model.config.model_type == "bamba":
-        return [*LINEAR_LAYERS, "in_proj", "out_proj"]
+    if model.config.model_type in ("bamba", "falcon_h1"):  # likewise in the latter
+        return [*LINEAR_LAYERS, "in_proj", *(["out_proj"] if model.config.model_type == "bamba" else [])]
     if model.config.model_type == "hunyuan_v1_moe":
         return [*ATTENTION_LAYERS, "wg"]
     if model.config.model_type in ("glm", "glm4"):

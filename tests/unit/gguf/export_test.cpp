@@ -436,7 +436,7 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
 
 TEST(CheckExpressible, OfAFamilyThatNoFilesAreWrittenOf_IsRefusedByItsName) {
   for (const std::string family : {"hyperclovax", "mellum", "solar_open", "exaone_moe", "minimax_m2", "afmoe",
-                                   "nemotron_h", "nemotron", "bamba"}) {
+                                   "nemotron_h", "nemotron", "bamba", "falcon_h1"}) {
     model::InitOptions options;
     options.arch = family;
     const fs::path folder = fresh_folder() / "model";

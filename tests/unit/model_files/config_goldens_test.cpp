@@ -23,8 +23,8 @@ TEST(ConfigGoldens, Cases_CoverEveryFamily) {
   EXPECT_THAT(families,
               testing::ElementsAre(
                   "afmoe", "arcee", "bamba", "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5",
-                  "ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "gemma3_text", "gemma4_text", "glm",
-                  "glm4", "glm4_moe", "glm4_moe_lite", "gpt_neox", "gpt_oss", "granite", "granitemoe",
+                  "ernie4_5_moe", "exaone4", "exaone_moe", "falcon_h1", "gemma", "gemma2", "gemma3_text", "gemma4_text",
+                  "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt_neox", "gpt_oss", "granite", "granitemoe",
                   "granitemoehybrid", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hyperclovax",
                   "internlm3", "iquestcoder", "lfm2", "lfm2_moe", "llama", "mellum", "minimax_m2", "ministral3",
                   "mistral", "mixtral", "nemotron", "nemotron_h", "olmo", "olmo2", "olmo3", "olmoe", "phi3", "qwen2",

@@ -1,6 +1,7 @@
 // The part of a config.json that says which blocks have a state space, and by which names their weights go.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "helpers.h"
 #include "rondo/model/adapter.h"
@@ -31,6 +32,28 @@ Json bamba() {
   return {{"model_type", "bamba"},    {"hidden_size", 64},         {"num_hidden_layers", 3},
           {"num_attention_heads", 4}, {"num_key_value_heads", 2},  {"vocab_size", 300},
           {"intermediate_size", 96},  {"attn_layer_indices", {1}}, {"mamba_n_heads", 4}};
+}
+
+Json falcon() {
+  return {{"model_type", "falcon_h1"},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"vocab_size", 300},
+          {"intermediate_size", 96},
+          {"mamba_d_ssm", 48},
+          {"mamba_n_heads", 3},
+          {"mamba_d_state", 20},
+          {"attention_in_multiplier", 2.0},
+          {"key_multiplier", 0.125},
+          {"attention_out_multiplier", 1.5},
+          {"ssm_in_multiplier", 0.5},
+          {"ssm_out_multiplier", 0.375},
+          {"ssm_multipliers", {0.5, 1.0, 1.5, 2.0, 2.5}},
+          {"mlp_multipliers", {0.5, 4.0}},
+          {"embedding_multiplier", 3.0},
+          {"lm_head_multiplier", 0.25}};
 }
 
 ModelConfig parsed(const Json& json) {
@@ -118,6 +141,58 @@ TEST(StateSpaces, OfBamba_TurnAsTheSettingsSay) {
                  {"partial_rotary_factor", "even number", "found 3"});
 }
 
+TEST(StateSpaces, BesideAttention_AreInAllBlocks) {
+  const ModelConfig config = parsed(falcon());
+  EXPECT_EQ(config.state_space->blocks, std::vector<bool>(2, true));
+  EXPECT_EQ(config.state_space->width(), 48U);
+  EXPECT_FALSE(config.state_space->normed);
+  EXPECT_EQ(attention_path(config, 1), "model.layers.1.self_attn");
+  EXPECT_EQ(space_path(config, 1), "model.layers.1.mamba");
+  std::vector<std::string> names;
+  for (const LinearModule& linear : linear_modules(config)) {
+    if (linear.layer == 1) names.push_back(linear.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"in_proj", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                             "down_proj"}));
+}
+
+/// What a linear layer reads and what it gives is multiplied at once.
+TEST(StateSpaces, BesideAttention_HaveFactorsOfLinearLayers) {
+  const ModelConfig config = parsed(falcon());
+  std::map<std::string, double> factors;
+  for (const LinearModule& linear : attention_linears(config, 0)) {
+    for (const LinearModule& part : parts_or_self(linear)) factors[part.name] = part.factor;
+  }
+  for (const LinearModule& linear : mlp_linears(config, 0)) factors[linear.name] = linear.factor;
+  const std::map<std::string, double> expected = {
+      {"z_proj", 0.25},    {"x_proj", 0.5},  {"b_proj", 0.75},  {"c_proj", 1.0}, {"dt_proj", 1.25},
+      {"out_proj", 0.375}, {"q_proj", 2.0},  {"k_proj", 0.25},  {"v_proj", 2.0}, {"o_proj", 1.5},
+      {"gate_proj", 0.5},  {"up_proj", 1.0}, {"down_proj", 4.0}};
+  EXPECT_EQ(factors, expected);
+  EXPECT_EQ(config.logits_scaling, 4.0);
+  EXPECT_EQ(config.embedding_multiplier, 3.0);
+}
+
+TEST(StateSpaces, BesideAttention_WrittenAgain_AreTheSame) {
+  for (const bool normed : {false, true}) {
+    Json json = falcon();
+    json["mamba_rms_norm"] = normed;
+    const ModelConfig config = parsed(json);
+    const ModelConfig again = parsed(Json::parse(format_config(config)));
+    EXPECT_EQ(again.state_space->normed, normed);
+    EXPECT_EQ(again.state_space->normed_first, normed);
+    EXPECT_EQ(again.state_space->width(), 48U);
+    for (const LinearModule& linear : attention_linears(config, 0)) {
+      for (std::size_t i = 0; i < linear.parts.size(); ++i) {
+        EXPECT_EQ(attention_linears(again, 0)[0].parts[i].factor, linear.parts[i].factor) << linear.parts[i].name;
+      }
+    }
+    EXPECT_EQ(again.linear_factors.key, 0.125);
+    EXPECT_EQ(again.linear_factors.down, 4.0);
+    EXPECT_EQ(again.logits_scaling, 4.0);
+  }
+}
+
 struct WrongSpace {
   const char* name;
   Json change;
@@ -142,6 +217,26 @@ TEST(StateSpaces, OfBambaThatAreWrong_AreRefusedNamingTheKey) {
         WrongSpace{"", {{"z_loss_coefficient", 1e-4}}, {"z_loss_coefficient", "expected 0.0"}},
         WrongSpace{"", {{"mamba_d_state", 257}}, {"mamba_d_state", "256", "257"}}}) {
     expect_refused_with(bamba(), wrong);
+  }
+}
+
+TEST(StateSpaces, BesideAttentionThatAreWrong_AreRefusedNamingTheKey) {
+  for (const WrongSpace& wrong :
+       {WrongSpace{"", {{"mamba_d_ssm", 50}}, {"mamba_n_heads", "3 heads", "mamba_d_ssm (50)"}},
+        WrongSpace{"", {{"mamba_d_ssm", nullptr}}, {"mamba_n_heads", "mamba_expand * hidden_size (128)"}},
+        WrongSpace{"", {{"ssm_multipliers", {1.0, 2.0}}}, {"ssm_multipliers", "a list of 5 numbers"}},
+        WrongSpace{"", {{"mlp_multipliers", {1.0, 0.0}}}, {"mlp_multipliers", "a list of 2 numbers"}},
+        WrongSpace{"", {{"projectors_bias", true}}, {"projectors_bias", "mamba_proj_bias", "false"}},
+        WrongSpace{"",
+                   {{"mamba_proj_bias", true}, {"projectors_bias", true}},
+                   {"mamba_proj_bias", "ssm_multipliers", "expected false"}},
+        WrongSpace{"", {{"attention_bias", true}}, {"attention_bias", "key_multiplier", "expected false"}},
+        WrongSpace{"", {{"mlp_bias", true}}, {"mlp_bias", "mlp_multipliers", "expected false"}},
+        WrongSpace{"",
+                   {{"mamba_rms_norm", true}, {"mamba_n_groups", 3}},
+                   {"mamba_norm_before_gate", "groups", "expected false"}},
+        WrongSpace{"", {{"hidden_act", "gelu"}}, {"hidden_act", "silu", "Mamba"}}}) {
+    expect_refused_with(falcon(), wrong);
   }
 }
 

@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(FusedLinears, WrittenAgain,
                                          "glm4_moe_lite", "deepseek_v3", "deepseek_v2", "ernie4_5_moe", "lfm2_moe",
                                          "gemma4_moe", "youtu", "granitemoeshared", "granitemoehybrid",
                                          "granitemoehybrid_mamba", "hunyuan_moe", "minimax_m2", "exaone_moe", "afmoe",
-                                         "nemotron_h", "bamba"),
+                                         "nemotron_h", "bamba", "falcon_h1"),
                          [](const auto& instance) { return instance.param; });
 
 TEST(FusedLinears, ThatAreMissingOrOfAnotherShape_AreNamed) {

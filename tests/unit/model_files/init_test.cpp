@@ -51,9 +51,9 @@ TEST(InitModel, AttentionByALatent_HasAsManyHeadsOfKeysAsOfQueries) {
 }
 
 TEST(InitModel, FamiliesOfOtherLayouts_AreReadAgain) {
-  for (const char* arch :
-       {"internlm3", "helium", "glm", "hyperclovax", "granitemoeshared", "granitemoehybrid", "mellum", "dots1",
-        "solar_open", "exaone_moe", "hunyuan_v1_moe", "minimax_m2", "afmoe", "nemotron_h", "bamba", "nemotron"}) {
+  for (const char* arch : {"internlm3", "helium", "glm", "hyperclovax", "granitemoeshared", "granitemoehybrid",
+                           "mellum", "dots1", "solar_open", "exaone_moe", "hunyuan_v1_moe", "minimax_m2", "afmoe",
+                           "nemotron_h", "bamba", "nemotron", "falcon_h1"}) {
     const auto folder = fresh_folder() / "model";
     InitOptions options;
     options.arch = arch;

@@ -163,6 +163,7 @@ TEST(KnownModels, ParametersOfLayersOfOneHalf_AreAsInTransformers) {
 /// As transformers 5.23 counts.
 TEST(KnownModels, ParametersOfStateSpacesWithMlps_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("ibm-ai-platform/Bamba-9B-v2")), 9780235392U);
+  EXPECT_EQ(parameters_of(*known_model("tiiuae/Falcon-H1-7B-Instruct")), 7585513568U);
 }
 
 /// As transformers 5.23 counts.

@@ -392,8 +392,8 @@ absl::Status check_parameters(const LoraConfig& lora, const std::string& example
 std::string attention_alone(const ModelConfig& model) {
   std::uint32_t block = 0;
   const auto has_another = [&] {
-    return is_linear(model, block) || is_convolution(model, block) || is_state_space(model, block) ||
-           !has_attention(model, block);
+    const bool space = is_state_space(model, block) && !model.state_space->beside_attention;
+    return is_linear(model, block) || is_convolution(model, block) || space || !has_attention(model, block);
   };
   while (block + 1 < model.num_layers && has_another()) ++block;
   std::vector<std::string> names;

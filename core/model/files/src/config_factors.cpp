@@ -1,6 +1,8 @@
 // See config_factors.h; the words are those of transformers 5.23.
 #include "config_factors.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -8,6 +10,17 @@
 
 namespace rondo::model {
 namespace {
+
+constexpr Limits kFactors = {1e-6, 1e6};
+
+/// Those that stand by themselves.
+std::array<std::pair<const char*, double*>, 5> numbers_of(LinearFactors& factors) {
+  return {{{"attention_in_multiplier", &factors.attention_input},
+           {"key_multiplier", &factors.key},
+           {"attention_out_multiplier", &factors.attention_output},
+           {"ssm_in_multiplier", &factors.space_input},
+           {"ssm_out_multiplier", &factors.space_output}}};
+}
 
 /// A null means that there is none.
 double parse_cap(Fields& fields, const char* key, double absent) {
@@ -28,7 +41,56 @@ void parse_layer_norms(Fields& fields, const FamilyTraits& traits, ModelConfig& 
   }
 }
 
+/// Absent and null: all 1.
+template <std::size_t N>
+void parse_list(Fields& fields, const char* key, std::array<double, N>& out) {
+  if (!fields.has(key)) return;
+  const Json& list = fields.at(key);
+  const auto fits = [](const Json& one) {
+    return one.is_number() && one.get<double>() >= kFactors.low && one.get<double>() <= kFactors.high;
+  };
+  if (!list.is_array() || list.size() != N || !std::ranges::all_of(list, fits)) {
+    fields.expected(key, fmt::format("a list of {} numbers from {:g} to {:g}", N, kFactors.low, kFactors.high));
+    return;
+  }
+  for (std::size_t i = 0; i < N; ++i) out[i] = list[i].get<double>();
+}
+
+/// A bias would have to be multiplied too.
+void refuse_biases(Fields& fields, const ModelConfig& config) {
+  const LinearFactors& factors = config.linear_factors;
+  if (config.attention_bias && (factors.key != 1.0 || factors.attention_output != 1.0)) {
+    fields.refuse("attention_bias",
+                  "biases with a key_multiplier or an attention_out_multiplier are not supported; expected false");
+  }
+  if (config.mlp_bias && (factors.gate != 1.0 || factors.down != 1.0)) {
+    fields.refuse("mlp_bias", "biases with mlp_multipliers are not supported; expected false");
+  }
+}
+
+void parse_linear_factors(Fields& fields, ModelConfig& config) {
+  LinearFactors& factors = config.linear_factors;
+  for (const auto& [key, factor] : numbers_of(factors)) *factor = fields.number(key, kFactors, 1.0);
+  parse_list(fields, "ssm_multipliers", factors.space);
+  std::array<double, 2> of_mlp = {1.0, 1.0};
+  parse_list(fields, "mlp_multipliers", of_mlp);
+  factors.gate = of_mlp[0];
+  factors.down = of_mlp[1];
+  config.embedding_multiplier = fields.number("embedding_multiplier", kFactors, 1.0);
+  config.logits_scaling = 1.0 / fields.number("lm_head_multiplier", kFactors, 1.0);
+  refuse_biases(fields, config);
+}
+
 }  // namespace
+
+void add_linear_factors(const ModelConfig& config, OrderedJson& out) {
+  LinearFactors factors = config.linear_factors;
+  for (const auto& [key, factor] : numbers_of(factors)) out[key] = *factor;
+  out["ssm_multipliers"] = factors.space;
+  out["mlp_multipliers"] = OrderedJson::array({factors.gate, factors.down});
+  out["embedding_multiplier"] = config.embedding_multiplier;
+  out["lm_head_multiplier"] = 1.0 / config.logits_scaling;
+}
 
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   const bool plain = traits.reads_post_norm && !fields.flag("use_post_norm", true);
@@ -39,7 +101,6 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   config.norms_turned = traits.norms_turned;
   config.norms_add_one = traits.norms_add_one;
   config.scales_embedding_by_width = traits.is_gemma;
-  constexpr Limits kFactors = {1e-6, 1e6};
   if (traits.scales_queries) {
     config.attention_scale = 1.0 / std::sqrt(fields.number("query_pre_attn_scalar", kFactors, 256.0));
   }
@@ -55,6 +116,7 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
   }
   if (traits.reads_logit_scale) config.logits_scaling = 1.0 / fields.number("logit_scale", kFactors, 0.0625);
+  if (traits.reads_linear_factors) parse_linear_factors(fields, config);
   if (!traits.reads_multipliers) return;
   const double usual_scale = traits.multiplies_logits ? 1.0 / std::sqrt(config.head_dim) : 1.0;
   config.attention_scale = fields.number("attention_multiplier", kFactors, usual_scale);

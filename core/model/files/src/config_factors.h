@@ -10,4 +10,7 @@ namespace rondo::model {
 /// REQUIRES: `config.head_dim` and its biases are set. Errors land in `fields`.
 void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& config);
 
+/// What parse_factors() reads of ModelConfig::linear_factors and beside them.
+void add_linear_factors(const ModelConfig& config, OrderedJson& out);
+
 }  // namespace rondo::model

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "config_block_inputs.h"
+#include "config_factors.h"
 #include "config_mixers.h"
 #include "config_space.h"
 #include "family.h"
@@ -149,6 +150,7 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     out["final_logit_softcapping"] = config.logits_cap == 0.0 ? OrderedJson(nullptr) : OrderedJson(config.logits_cap);
   }
   if (traits.reads_logit_scale) out["logit_scale"] = 1.0 / config.logits_scaling;
+  if (traits.reads_linear_factors) add_linear_factors(config, out);
   if (traits.reads_mup) out["mup_enabled"] = config.embedding_multiplier != 1.0;
   if (!traits.reads_multipliers) return;
   out["attention_multiplier"] = scale_of_scores(config);

@@ -10,6 +10,8 @@ namespace rondo::model {
 namespace {
 
 constexpr std::uint32_t kMostExpansion = 64;
+constexpr std::uint32_t kMostSpaceWidth = 1U << 24U;
+constexpr std::uint32_t kDefaultSpaceWidth = 1024;
 constexpr std::uint32_t kDefaultState = 256;
 constexpr const char* kAttentionKey = "attn_layer_indices";
 
@@ -70,18 +72,57 @@ void parse_steps(Fields& fields, StateSpaceConfig& space) {
   space.most_step = *most;
 }
 
+/// Of all heads together. `said_by`: what says so.
+struct Width {
+  std::uint32_t channels = 0;
+  const char* said_by = "mamba_expand * hidden_size";
+};
+
+/// Falcon-H1: mamba_d_ssm, unless that is null.
+Width parse_width(Fields& fields, const FamilyTraits& traits, const ModelConfig& config) {
+  const std::uint32_t expansion = fields.integer("mamba_expand", 1, kMostExpansion, 2);
+  const bool null = fields.present("mamba_d_ssm") && !fields.has("mamba_d_ssm");
+  if (!traits.beside_attention || null) return {expansion * config.hidden_size};
+  return {fields.integer("mamba_d_ssm", 1, kMostSpaceWidth, kDefaultSpaceWidth), "mamba_d_ssm"};
+}
+
 /// `auto`: what the heads leave each of the width.
-std::uint32_t parse_head_size(Fields& fields, std::uint32_t width, std::uint32_t heads) {
+std::uint32_t parse_head_size(Fields& fields, const Width& wanted, std::uint32_t heads) {
+  const std::uint32_t width = wanted.channels;
   const bool given = fields.has("mamba_d_head") && fields.at("mamba_d_head") != "auto";
   const std::uint32_t size = given ? fields.integer("mamba_d_head", 1, kMaxDeltaSize) : width / heads;
   if (fields.status().ok() && std::uint64_t{size} * heads != width) {
     fields.refuse(given ? "mamba_d_head" : "mamba_n_heads",
-                  fmt::format("expected {} heads to be as wide as mamba_expand * hidden_size ({}), found heads of {}",
-                              heads, width, size));
+                  fmt::format("expected {} heads to be as wide as {} ({}), found heads of {}", heads, wanted.said_by,
+                              width, size));
   } else if (fields.status().ok() && size > kMaxDeltaSize) {
     fields.refuse("mamba_n_heads", fmt::format("expected heads of at most {}, found {}", kMaxDeltaSize, size));
   }
   return size;
+}
+
+std::vector<bool> parse_blocks(Fields& fields, const FamilyTraits& traits, const ModelConfig& config) {
+  if (traits.beside_attention) return std::vector<bool>(config.num_layers, true);
+  return traits.lists_attention ? parse_listed(fields, config.num_layers) : parse_spaces(fields, config.num_layers);
+}
+
+/// Beside factors of what has them they would have to be multiplied too.
+void parse_space_biases(Fields& fields, const FamilyTraits& traits, const ModelConfig& config,
+                        StateSpaceConfig& space) {
+  space.linear_bias = fields.flag("mamba_proj_bias", false);
+  if (traits.beside_attention && fields.flag("projectors_bias", false) != space.linear_bias) {
+    fields.refuse("projectors_bias", fmt::format("expected what mamba_proj_bias says ({}), found {}", space.linear_bias,
+                                                 !space.linear_bias));
+  }
+  if (!space.linear_bias) return;
+  const auto is_factor = [](double factor) { return factor != 1.0; };
+  const LinearFactors& factors = config.linear_factors;
+  if (config.residual_multiplier != 1.0) {
+    fields.refuse("mamba_proj_bias", "biases with a residual_multiplier are not supported; expected false");
+  } else if (is_factor(factors.space_output) || std::ranges::any_of(factors.space, is_factor)) {
+    fields.refuse("mamba_proj_bias",
+                  "biases with ssm_multipliers or an ssm_out_multiplier are not supported; expected false");
+  }
 }
 
 }  // namespace
@@ -101,28 +142,35 @@ std::uint32_t parse_space_groups(Fields& fields, const std::string& key, std::ui
 
 void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
   if (!traits.state_space) return;
-  if (!traits.lists_attention && fields.at("position_embedding_type") != "rope") {
+  const bool may_not_turn = !traits.lists_attention && !traits.beside_attention;
+  if (may_not_turn && fields.at("position_embedding_type") != "rope") {
     config.without_rope.assign(config.num_layers, true);
   }
   if (traits.lists_attention && fields.number("z_loss_coefficient", {0.0, 1e6}, 0.0) != 0.0) {
     fields.refuse("z_loss_coefficient", "the square of the logits' sum in the loss is not supported; expected 0.0");
   }
   StateSpaceConfig space;
-  space.blocks =
-      traits.lists_attention ? parse_listed(fields, config.num_layers) : parse_spaces(fields, config.num_layers);
+  space.beside_attention = traits.beside_attention;
+  space.blocks = parse_blocks(fields, traits, config);
   if (std::ranges::count(space.blocks, true) == 0) return;  // whatever else is said
   space.heads = fields.integer("mamba_n_heads", 1, kMostSpaceHeads, 128);
   space.state_size = fields.integer("mamba_d_state", 1, kMaxStateSize, kDefaultState);
   space.convolution = fields.integer("mamba_d_conv", 2, kMaxConvolution, 4);
   space.convolution_bias = fields.flag("mamba_conv_bias", true);
-  space.linear_bias = fields.flag("mamba_proj_bias", false);
-  if (space.linear_bias && config.residual_multiplier != 1.0) {
-    fields.refuse("mamba_proj_bias", "biases with a residual_multiplier are not supported; expected false");
-  }
-  const std::uint32_t expansion = fields.integer("mamba_expand", 1, kMostExpansion, 2);
   space.groups = parse_space_groups(fields, "mamba_n_groups", 1, "mamba_n_heads", space.heads);
+  parse_space_biases(fields, traits, config, space);
+  if (traits.beside_attention) {
+    space.normed = fields.flag("mamba_rms_norm", false);
+    space.normed_first = fields.flag("mamba_norm_before_gate", true) && space.normed;
+    if (space.normed_first && fields.status().ok() && space.groups > 1) {
+      fields.refuse("mamba_norm_before_gate",
+                    "heads in groups that are normed before the gate are not supported; "
+                    "expected false");
+    }
+  }
+  const Width width = parse_width(fields, traits, config);
   if (!fields.status().ok()) return;
-  space.head_size = parse_head_size(fields, expansion * config.hidden_size, space.heads);
+  space.head_size = parse_head_size(fields, width, space.heads);
   parse_steps(fields, space);
   // transformers takes it behind the convolutions too.
   if (config.activation != Activation::kSilu) {
@@ -136,6 +184,7 @@ void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& 
 namespace {
 
 void add_blocks(const ModelConfig& config, const FamilyTraits& traits, OrderedJson& out) {
+  if (traits.beside_attention) return;
   OrderedJson types = OrderedJson::array();
   OrderedJson others = OrderedJson::array();
   for (std::uint32_t block = 0; block < config.num_layers; ++block) {
@@ -162,7 +211,14 @@ void add_state_space(const ModelConfig& config, const FamilyTraits& traits, Orde
   out["mamba_d_head"] = space.head_size;
   out["mamba_d_state"] = space.state_size;
   out["mamba_d_conv"] = space.convolution;
-  out["mamba_expand"] = space.width() / config.hidden_size;
+  if (space.beside_attention) {
+    out["mamba_d_ssm"] = space.width();
+    out["mamba_rms_norm"] = space.normed;
+    out["mamba_norm_before_gate"] = space.normed_first;
+    out["projectors_bias"] = space.linear_bias;
+  } else {
+    out["mamba_expand"] = space.width() / config.hidden_size;
+  }
   out["mamba_n_groups"] = space.groups;
   out["mamba_conv_bias"] = space.convolution_bias;
   out["mamba_proj_bias"] = space.linear_bias;

@@ -18,7 +18,8 @@ std::uint32_t parse_space_groups(Fields& fields, const std::string& key, std::ui
                                  const char* heads_key, std::uint32_t heads);
 
 /// Sizes, and blocks by layer_types: all of them where there is no such list. Attention turns nothing unless the file
-/// says so. In Bamba it always does, and attn_layer_indices has the blocks without a state space.
+/// says so. In Bamba it always does, and attn_layer_indices has the blocks without a state space; in Falcon-H1 all
+/// have both.
 void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& config);
 
 /// What parse_state_space() reads.

@@ -151,11 +151,13 @@ struct FamilyTraits {
   bool gates_attention = false;           // ModelConfig::gates_apart
   bool state_space = false;               // in some blocks; in all where nothing is said. Granite 4
   bool lists_attention = false;           // attn_layer_indices has the others. Bamba
+  bool beside_attention = false;          // StateSpaceConfig::beside_attention, in all blocks
   bool lone_halves = false;               // a block is a state space, attention, an MLP or experts: Nemotron-H's words
   bool adapts_space_output = true;        // PEFT lets a state space's out_proj have an adapter
   bool rotates = true;                    // false: there is no rotary embedding, nor are there settings of it
   const char* prefix_in_files = nullptr;  // in the place of `prefix`, where files have another
   bool reads_rotary_dim = false;          // how many channels of a head turn
+  bool reads_linear_factors = false;      // LinearFactors, and factors of embeddings and logits: Falcon-H1
   bool reads_mup = false;                 // `mup_enabled`: embeddings are times sqrt(hidden_size), not rounded
   bool linear_attention = false;          // in some blocks; the others' attention is gated
   bool joined_by_heads = false;           // LinearAttentionConfig::joined_by_heads

@@ -68,11 +68,10 @@ void add_joined(const LinearModule& linear, const std::function<std::string(cons
   out.push_back(std::move(joined));
 }
 
-/// `of`: what has convolution_parts().
+/// `of`: what has convolution_parts(), `path` its module.
 template <typename Config>
-void add_convolution(const ModelConfig& config, std::uint32_t layer, const Config& of, const char* tensor,
-                     std::vector<JoinedTensor>& out) {
-  const std::string prefix = attention_path(config, layer) + ".";
+void add_convolution(const std::string& path, const Config& of, const char* tensor, std::vector<JoinedTensor>& out) {
+  const std::string prefix = path + ".";
   JoinedTensor convolution{prefix + "conv1d" + tensor, {}};
   for (const ConvolutionPart& part : convolution_parts(of)) {
     convolution.parts.push_back({prefix + part.name + tensor, part.channels});
@@ -128,10 +127,13 @@ std::vector<JoinedTensor> joined_weights(const ModelConfig& config) {
     out.push_back({head + ".weight", {{"lm_head.weight", config.vocab_size}}});
   }
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    if (is_linear(config, layer)) add_convolution(config, layer, *config.linear_attention, ".weight", out);
+    if (is_linear(config, layer)) {
+      add_convolution(attention_path(config, layer), *config.linear_attention, ".weight", out);
+    }
     if (!is_state_space(config, layer)) continue;
-    add_convolution(config, layer, *config.state_space, ".weight", out);
-    if (config.state_space->convolution_bias) add_convolution(config, layer, *config.state_space, ".bias", out);
+    const std::string path = space_path(config, layer);
+    add_convolution(path, *config.state_space, ".weight", out);
+    if (config.state_space->convolution_bias) add_convolution(path, *config.state_space, ".bias", out);
   }
   return out;
 }

@@ -136,9 +136,12 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     add_experts(options, traits, config);
   }
   if (traits.lone_halves) alternate_halves(config);
-  if (traits.lists_attention) {
-    config.state_space = wide_space(config);
-    config.state_space->blocks = all_but_each(4, config.num_layers);
+  if (traits.lists_attention || traits.beside_attention) {
+    StateSpaceConfig& space = config.state_space.emplace(wide_space(config));
+    space.beside_attention = traits.beside_attention;
+    space.normed = !traits.beside_attention;  // as in published ones
+    space.blocks = std::vector<bool>(config.num_layers, true);
+    if (traits.lists_attention) space.blocks = all_but_each(4, config.num_layers);
   }
   if (traits.turned_share) config.rope.turned_share = *traits.turned_share;
   if (traits.linear_attention) {

@@ -1,5 +1,5 @@
 // From the config.json files that the models were published with, of those that read pictures too the text part. Token
-// ids, initializer ranges, Granite's factors and scalings of Gemma's, Phi's and Ministral's rotary
+// ids, initializer ranges, Granite's and Falcon-H1's factors and scalings of Gemma's, Phi's and Ministral's rotary
 // embedding are left to the family's defaults: a plan does not need them.
 #include "rondo/model/known_models.h"
 
@@ -136,6 +136,7 @@ constexpr Row kRows[] = {
     {"ibm-granite/granite-4.0-micro", "granitemoehybrid", 2560, 8192, 40, 40, 8, 64, 100352, true, 131072, 1e7},
     {"ibm-ai-platform/Bamba-9B-v1", "bamba", 4096, 14336, 32, 32, 8, 128, 128256, false, 262144, 1e4},
     {"ibm-ai-platform/Bamba-9B-v2", "bamba", 4096, 14336, 32, 32, 8, 128, 128256, false, 262144, 1e4},
+    {"tiiuae/Falcon-H1-7B-Base", "falcon_h1", 3072, 12288, 44, 12, 2, 128, 130048, false, 262144, 1e11},
     {"nvidia/Minitron-4B-Base", "nemotron", 3072, 9216, 32, 24, 8, 128, 256000, false, 4096, 1e4},
     {"nvidia/Minitron-8B-Base", "nemotron", 4096, 16384, 32, 48, 8, 128, 256000, false, 4096, 1e4},
     {"nvidia/Nemotron-Mini-4B-Instruct", "nemotron", 3072, 9216, 32, 24, 8, 128, 256000, false, 4096, 1e4},
@@ -191,10 +192,10 @@ std::string without_owner(const std::string& name) {
 
 /// Of norms.
 const char* epsilon_of(const Row& row) {
-  constexpr std::array<std::string_view, 15> kLarge = {
-      "llama",   "internlm3",        "iquestcoder",  "mistral",       "ministral3",
-      "granite", "granitemoehybrid", "mixtral",      "olmoe",         "gpt_oss",
-      "phi3",    "glm4_moe",         "ernie4_5_moe", "glm4_moe_lite", "bamba"};
+  constexpr std::array<std::string_view, 16> kLarge = {
+      "llama",   "internlm3", "iquestcoder", "mistral", "ministral3", "granite",      "granitemoehybrid",
+      "mixtral", "olmoe",     "gpt_oss",     "phi3",    "glm4_moe",   "ernie4_5_moe", "glm4_moe_lite",
+      "bamba",   "falcon_h1"};
   const std::string_view type = row.type;
   if (type == "helium") return "1e-8";
   if (type == "glm") return "1.5625e-7";
@@ -226,6 +227,7 @@ std::string latent_text(const Row& row) {
 std::string mixers_text(const Row& row) {
   const std::string_view type = row.type;
   if (type == "bamba") return R"(, "attn_layer_indices": [9, 18, 27], "mamba_d_state": 128)";
+  if (type == "falcon_h1") return R"(, "mamba_d_ssm": 3072, "mamba_n_heads": 24)";
   if (type != "nemotron_h") return "";
   if (row.experts > 0) {
     return R"(, "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", "mamba_num_heads": 64,)"

@@ -16,6 +16,10 @@ constexpr const char* kModel = "model.";
 constexpr const char* kMixerName = "mixer";
 constexpr const char* kMixerModule = "mixer.";
 
+bool replaces_attention(const ModelConfig& config, std::uint32_t layer) {
+  return is_state_space(config, layer) && !config.state_space->beside_attention;
+}
+
 std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
 }
@@ -60,17 +64,19 @@ std::vector<LinearModule> linear_attention_linears(const ModelConfig& config, st
 /// PEFT sees all but the last as one.
 std::vector<LinearModule> state_space_linears(const ModelConfig& config, std::uint32_t layer) {
   const StateSpaceConfig& space = *config.state_space;
+  const LinearFactors& factors = config.linear_factors;
   const std::uint64_t hidden = config.hidden_size;
-  const std::string prefix = attention_path(config, layer) + ".";
+  const std::string prefix = space_path(config, layer) + ".";
   const auto make = [&](const char* name, std::uint64_t in, std::uint64_t out) {
     return LinearModule{prefix + name, name, in, out, layer, space.linear_bias};
   };
-  const std::vector<LinearModule> parts = {make("z_proj", hidden, space.width()), make("x_proj", hidden, space.width()),
-                                           make("b_proj", hidden, space.row_width()),
-                                           make("c_proj", hidden, space.row_width()),
-                                           make("dt_proj", hidden, space.heads)};
+  std::vector<LinearModule> parts = {make("z_proj", hidden, space.width()), make("x_proj", hidden, space.width()),
+                                     make("b_proj", hidden, space.row_width()),
+                                     make("c_proj", hidden, space.row_width()), make("dt_proj", hidden, space.heads)};
+  for (std::size_t i = 0; i < parts.size(); ++i) parts[i].factor = factors.space_input * factors.space[i];
   LinearModule out = make("out_proj", space.width(), hidden);
   out.adaptable = traits_of(config.family).adapts_space_output;
+  out.factor = factors.space_output;
   return {fused("in_proj", parts), out};
 }
 
@@ -182,7 +188,7 @@ void add_linear_attention(const ModelConfig& config, std::uint32_t layer, std::v
 
 void add_state_space(const ModelConfig& config, std::uint32_t layer, std::vector<ParameterSpec>& out) {
   const StateSpaceConfig& space = *config.state_space;
-  const std::string prefix = attention_path(config, layer) + ".";
+  const std::string prefix = space_path(config, layer) + ".";
   for (const ConvolutionPart& part : convolution_parts(space)) {
     const std::string module = prefix + part.name;
     out.push_back({module + ".weight", {part.channels, 1, space.convolution}, ParameterKind::kConvolution, layer});
@@ -191,7 +197,7 @@ void add_state_space(const ModelConfig& config, std::uint32_t layer, std::vector
   out.push_back({prefix + "A_log", {space.heads}, ParameterKind::kRate, layer});
   out.push_back({prefix + "dt_bias", {space.heads}, ParameterKind::kRateBias, layer});
   out.push_back({prefix + "D", {space.heads}, ParameterKind::kHeadScale, layer});
-  out.push_back({prefix + "norm.weight", {space.width()}, ParameterKind::kGain, layer});
+  if (space.normed) out.push_back({prefix + "norm.weight", {space.width()}, ParameterKind::kGain, layer});
 }
 
 /// Over the hidden size.
@@ -217,10 +223,9 @@ void add_attention_half(const ModelConfig& config, std::uint32_t layer, std::vec
                    layer});
   } else if (is_linear(config, layer)) {
     add_linear_attention(config, layer, out);
-  } else if (is_state_space(config, layer)) {
-    add_state_space(config, layer, out);
   } else {
-    add_full_attention(config, layer, out);
+    if (is_state_space(config, layer)) add_state_space(config, layer, out);
+    if (!replaces_attention(config, layer)) add_full_attention(config, layer, out);
   }
   add_norm_if(config, norms.attention_output, layer, out);
 }
@@ -425,9 +430,13 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
 std::string attention_path(const ModelConfig& config, std::uint32_t layer) {
   if (is_convolution(config, layer)) return layer_prefix(config, layer) + "conv";
   if (!config.lone_mlps.empty()) return layer_prefix(config, layer) + kMixerName;
-  if (is_state_space(config, layer)) return layer_prefix(config, layer) + "mamba";
+  if (replaces_attention(config, layer)) return space_path(config, layer);
   return layer_prefix(config, layer) +
          (is_linear(config, layer) ? "linear_attn" : traits_of(config.family).attention_name);
+}
+
+std::string space_path(const ModelConfig& config, std::uint32_t layer) {
+  return layer_prefix(config, layer) + (config.lone_mlps.empty() ? "mamba" : kMixerName);
 }
 
 std::vector<ConvolutionPart> convolution_parts(const LinearAttentionConfig& linear) {
@@ -442,7 +451,7 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
   if (!has_attention(config, layer)) return {};
   if (is_linear(config, layer)) return linear_attention_linears(config, layer);
   if (is_convolution(config, layer)) return convolution_linears(config, layer);
-  if (is_state_space(config, layer)) return state_space_linears(config, layer);
+  if (replaces_attention(config, layer)) return state_space_linears(config, layer);
   if (config.latent_attention) return latent_attention_linears(config, layer);
   const std::uint64_t hidden = config.hidden_size;
   const HeadShape heads = heads_of(config, layer);
@@ -469,7 +478,15 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
   }
   const char* output = config.short_convolution ? "out_proj" : traits.output_name;
   inputs.push_back(make(output, query, hidden, config.attention_output_bias));
-  return inputs;
+  if (!is_state_space(config, layer)) return inputs;
+  const LinearFactors& factors = config.linear_factors;
+  for (LinearModule& linear : inputs) {
+    linear.factor = linear.name == output ? factors.attention_output : factors.attention_input;
+    if (linear.name == "k_proj") linear.factor *= factors.key;
+  }
+  std::vector<LinearModule> both = state_space_linears(config, layer);
+  both.insert(both.end(), inputs.begin(), inputs.end());
+  return both;
 }
 
 std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t layer) {
@@ -487,11 +504,15 @@ std::vector<LinearModule> mlp_linears(const ModelConfig& config, std::uint32_t l
     return LinearModule{prefix + name, name, in, out, layer, config.mlp_bias};
   };
   std::vector<LinearModule> linears;
-  if (config.gated_mlp) linears.push_back(make(names.gate, hidden, inner));
+  if (config.gated_mlp) {
+    linears.push_back(make(names.gate, hidden, inner));
+    linears.back().factor = config.linear_factors.gate;
+  }
   linears.push_back(make(names.up, hidden, inner));
   if (config.fused_mlp) linears = {fused("gate_up_proj", linears)};
   if (config.shared_mlp) linears = {fused("input_linear", linears)};
   linears.push_back(make(names.down, inner, hidden));
+  linears.back().factor = config.linear_factors.down;
   for (LinearModule& linear : linears) linear.adaptable = !config.experts || config.experts->adapts_shared;
   if (mixture && config.experts->gates_shared) {
     linears.push_back({mlp + "shared_expert_gate", "shared_expert_gate", hidden, 1, layer, false});

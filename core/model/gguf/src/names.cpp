@@ -424,6 +424,7 @@ std::string architecture_name(Family family) {
     case Family::kNemotronH:
     case Family::kNemotron:
     case Family::kBamba:
+    case Family::kFalconH1:
       break;  // check_expressible() refuses it
   }
   return "";

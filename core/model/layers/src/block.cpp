@@ -217,8 +217,8 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
     return std::move(builder.parts());
   }
   if (is_state_space(config, block)) {
-    builder.parts().state_space = state_space_parts(builder, attention, *config.state_space);
-    return std::move(builder.parts());
+    builder.parts().state_space = state_space_parts(builder, space_path(config, block), *config.state_space);
+    if (!config.state_space->beside_attention) return std::move(builder.parts());
   }
   if (is_linear(config, block)) {
     builder.parts().linear_attention = linear_attention_parts(builder, attention, *config.linear_attention);
@@ -278,7 +278,7 @@ namespace {
 TensorId record_attention_of(Recorder& recorder, WeightSource& weights, Carried& carried, TensorId normed,
                              const LayerParts& parts, const ModelConfig& config, const MethodSpec& method,
                              const devices::RopeAttributes* rope, std::uint32_t block, std::uint32_t capacity) {
-  const TensorId x = carried.stream();
+  TensorId x = carried.stream();
   LinearRecorder linears(recorder, weights, method);
   const bool decodes = capacity > 0;
   if (parts.linear_attention || parts.convolution) {
@@ -287,9 +287,14 @@ TensorId record_attention_of(Recorder& recorder, WeightSource& weights, Carried&
                                : record_linear_attention(recorder, normed, weights, linears, parts, config, decodes);
     return record_output(recorder, weights, linears, parts, inner, x, config);
   }
+  const auto* linear = parts.linears.data();
   if (parts.state_space) {
     const TensorId inner = record_state_space(recorder, normed, weights, linears, parts, config, decodes);
-    return record_output(recorder, weights, linears, parts, inner, x, config);
+    if (!config.state_space->beside_attention) {
+      return record_output(recorder, weights, linears, parts, inner, x, config);
+    }
+    linear += kLinearsOfSpace;
+    x = linears.record(linear[-1], inner, {x, 1.0}, {recorder.tokens(), config.hidden_size});
   }
   const devices::AttentionAttributes attributes{static_cast<float>(scale_of_scores(config)),
                                                 config.sliding_window[block], static_cast<float>(config.attention_cap)};
@@ -306,7 +311,6 @@ TensorId record_attention_of(Recorder& recorder, WeightSource& weights, Carried&
   const auto normed_if = [&](TensorId of, std::optional<std::uint32_t> norm, const char* name) {
     return norm ? record_norm(recorder, of, weights.get(*norm), {}, config, name) : of;
   };
-  const auto* linear = parts.linears.data();
   TensorId q = linears.record(*linear++, normed, {}, q_shape);
   std::optional<TensorId> gate;
   if (config.gates_attention) gate = linears.record(*linear++, normed, {}, q_shape);

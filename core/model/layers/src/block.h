@@ -23,7 +23,8 @@ struct LinearUse {
   std::optional<std::uint32_t> magnitude;                     // of DoRA
   std::int64_t rank = 0;                                      // of the adapter
   double scale = 0;
-  bool exact = false;  // LinearModule::exact
+  bool exact = false;   // LinearModule::exact
+  double factor = 1.0;  // LinearModule::factor
 };
 
 /// An adapter's factors in a mixture of experts: indices of weights.

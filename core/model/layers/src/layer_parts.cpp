@@ -54,6 +54,7 @@ void PartsBuilder::linear(const LinearModule& module) {
     const auto in = static_cast<std::int64_t>(part.in);
     LinearUse use{part.path, out, in, site, {}, {}, {}, {}, {}};
     use.exact = module.exact;
+    use.factor = part.factor;
     use.weight = use.exact ? add(part.path + ".weight", {out, in}, WeightKind::kMatrix) : matrix(part.path, out, in);
     if (part.bias) use.bias = add(part.path + ".bias", {out}, WeightKind::kBias);
     if (adapted) {

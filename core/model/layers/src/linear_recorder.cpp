@@ -11,6 +11,7 @@ TensorId WeightSource::get(std::uint32_t index, const devices::Shape& shape) {
 }
 
 TensorId LinearRecorder::record(const LinearUse& use, TensorId x, Residual residual, const devices::Shape& shape) {
+  residual.factor *= use.factor;
   if (use.magnitude) return record_dora(use, x, residual, shape);
   const TensorId y = recorder_.matmul(x, weights_.get(*use.weight), bias_of(use), residual.addend, residual.factor,
                                       shape, word_of(use), fp8_of(use));

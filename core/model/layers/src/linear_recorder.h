@@ -41,8 +41,8 @@ class LinearRecorder {
   LinearRecorder(Recorder& recorder, WeightSource& weights, const MethodSpec& method)
       : recorder_(recorder), weights_(weights), method_(method) {}
 
-  /// y = factor (x W^T (+ scale B A dropout(x))) (+ b) (+ addend). PEFT: the adapter's input is dropped out, the base's
-  /// is not.
+  /// y = factor (x W^T (+ scale B A dropout(x))) (+ b) (+ addend), times the layer's own factor. PEFT: the adapter's
+  /// input is dropped out, the base's is not.
   TensorId record(const LinearUse& use, TensorId x, Residual residual, const devices::Shape& shape);
 
  private:

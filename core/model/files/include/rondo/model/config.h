@@ -1,6 +1,7 @@
 // config.json of a Hugging Face model directory, in either spelling (transformers 4 and 5), as one plain struct.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -74,7 +75,8 @@ enum class Family {
   kQwen3Next,
   kLfm2,
   kLfm2Moe,
-  kNemotronH
+  kNemotronH,
+  kFalconH1
 };
 enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 /// kProportional: of the frequencies of whole heads so many stay as turned_share says, from the fastest on; the others
@@ -176,7 +178,7 @@ struct LinearAttentionConfig {
   std::uint32_t value_width() const { return value_heads * value_size; }
 };
 
-/// A state space in the place of attention, in some of the blocks (Mamba 2, arXiv 2405.21060): what the
+/// A state space in the place of attention or beside it, in some of the blocks (Mamba 2, arXiv 2405.21060): what the
 /// heads of a group write to their states and read from them by is one row of `state_size` numbers each, and what they
 /// give is normed together.
 struct StateSpaceConfig {
@@ -188,11 +190,26 @@ struct StateSpaceConfig {
   bool linear_bias = false;  // on in_proj and out_proj
   double least_step = 0.0;   // of time, what a step may be
   double most_step = std::numeric_limits<double>::infinity();
-  std::vector<bool> blocks;  // [num_layers]
-  std::uint32_t groups = 1;  // of heads, as many in each
+  std::vector<bool> blocks;       // [num_layers]
+  std::uint32_t groups = 1;       // of heads, as many in each
+  bool beside_attention = false;  // Falcon-H1: both read the block's input, and what they give is added to it
+  bool normed = true;             // what heads give, once it is gated
+  bool normed_first = false;      // before it is gated
 
   std::uint32_t width() const { return heads * head_size; }
   std::uint32_t row_width() const { return groups * state_size; }
+};
+
+/// What linear layers read or give is times these.
+struct LinearFactors {
+  double attention_input = 1.0;
+  double key = 1.0;
+  double attention_output = 1.0;
+  double space_input = 1.0;                                 // of a state space
+  std::array<double, 5> space = {1.0, 1.0, 1.0, 1.0, 1.0};  // likewise: z, x, b, c and dt
+  double space_output = 1.0;
+  double gate = 1.0;
+  double down = 1.0;
 };
 
 /// Gated convolution over the last tokens in the place of attention, in some of the blocks (LFM2, arXiv 2511.23404):
@@ -294,7 +311,8 @@ struct ModelConfig {
   std::optional<ExpertsConfig> experts;                     // see ExpertTraits
   std::optional<LinearAttentionConfig> linear_attention;    // Qwen3.5, Qwen3-Next
   std::optional<ShortConvolutionConfig> short_convolution;  // LFM2
-  std::optional<StateSpaceConfig> state_space;              // Granite 4, Bamba, Nemotron-H
+  std::optional<StateSpaceConfig> state_space;              // Granite 4, Bamba, Nemotron-H, Falcon-H1
+  LinearFactors linear_factors;                             // Falcon-H1
   std::optional<LatentAttentionConfig> latent_attention;    // GLM-4.7-Flash, DeepSeek
   std::optional<BlockInputsConfig> block_inputs;            // Gemma 4 E2B, E4B
   std::uint32_t sharing_blocks = 0;  // likewise: the last ones, which have no keys and values of their own
@@ -332,7 +350,7 @@ bool is_linear(const ModelConfig& config, std::uint32_t block);
 /// Of one block: a short convolution stands in the place of its attention.
 bool is_convolution(const ModelConfig& config, std::uint32_t block);
 
-/// Of one block: a state space stands in the place of its attention.
+/// Of one block: a state space stands in the place of its attention or beside it.
 bool is_state_space(const ModelConfig& config, std::uint32_t block);
 
 /// What some blocks keep of the tokens before is a state, from which none of these can be taken back.

@@ -49,7 +49,8 @@
 // Nemotron-H has model.layers.N.mixer for self_attn, mamba and mlp, .norm for all norms of a block, model.embeddings
 // and model.norm_f; files have backbone. for model.
 //
-// Bamba has feed_forward for mlp and model.final_layernorm for model.norm.
+// Bamba and Falcon-H1 have feed_forward for mlp and model.final_layernorm for model.norm; a block of Falcon-H1 has
+// mamba beside self_attn.
 //
 // Granite 4 has model.layers.N.shared_mlp.{gate,up}_proj.weight, fused as input_linear, and .output_linear.weight for
 // an MLP, with experts beside it or without; AFMoE self_attn.gate_proj.weight [Q, C]. GPT-NeoX has gpt_neox. for
@@ -215,6 +216,7 @@ struct LinearModule {
   std::vector<LinearModule> parts = {};  // of one that is fused, in the order of their rows: fused_linears.h
   std::uint32_t turns = 1;               // of one that is fused: how often its parts take turns, each with as many rows
   bool adaptable = true;                 // PEFT can put an adapter on it
+  double factor = 1.0;                   // what it gives is times this, where it has no bias
   bool exact = false;                    // a router: never in fewer bits, for small differences of what it gives decide
 };
 
@@ -222,8 +224,11 @@ struct LinearModule {
 std::vector<LinearModule> parts_or_self(const LinearModule& linear);
 
 /// The path of a block's attention: self_attn, or linear_attn where it is linear, conv where it is a convolution, mamba
-/// where it is a state space; mixer where it is all that the block has.
+/// where a state space stands in its place; mixer where it is all that the block has.
 std::string attention_path(const ModelConfig& config, std::uint32_t layer);
+
+/// The path of a block's state space.
+std::string space_path(const ModelConfig& config, std::uint32_t layer);
 
 /// Parts of the convolution of linear attention or a state space and their channels, in the order of these in files.
 struct ConvolutionPart {
