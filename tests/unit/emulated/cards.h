@@ -65,10 +65,11 @@ inline Loaded load(Device& device, const OpList& list) {
 class Gate {
  public:
   std::span<const Point> waits() const { return {&point_, 1}; }
-  Moment open() {
-    const Moment now = std::chrono::steady_clock::now();
-    timeline_.signal_at(1, now);
-    return now;
+  /// `ahead`: so much later, when all who wait have come to it.
+  Moment open(std::chrono::milliseconds ahead = {}) {
+    const Moment moment = std::chrono::steady_clock::now() + ahead;
+    timeline_.signal_at(1, moment);
+    return moment;
   }
 
  private:

@@ -40,6 +40,7 @@ TEST(FailingCard, ErrorAtAPieceOfWork_PoisonsOnlyThatPiece) {
               testing::AllOf(testing::HasSubstr("timed:round:0"), testing::HasSubstr("weights of layer 3")));
 }
 
+/// Where something has held the test up the second work is late already, and it is that which fails.
 TEST(FailingCard, ErrorAtATime_ComesOnceAfterTheFirstWork) {
   const auto device = *open_timed(failing("error@0.05s"));
   const Buffer here = *device->allocate(64, MemoryKind::kDevice);
@@ -48,10 +49,15 @@ TEST(FailingCard, ErrorAtATime_ComesOnceAfterTheFirstWork) {
     device->queue(QueueRole::kCompute).clear(here.view(), {}, {line.get(), 1}, {"test"});
     return line->wait(1, patience());
   };
+  const auto begin = steady_clock::now();
   EXPECT_TRUE(clear().ok());
-  EXPECT_TRUE(clear().ok());
+  const absl::Status second = clear();
+  const bool in_time = steady_clock::now() < begin + milliseconds(50);
   std::this_thread::sleep_for(milliseconds(60));
-  EXPECT_EQ(clear().code(), absl::StatusCode::kInternal);
+  const absl::Status third = clear();
+  EXPECT_TRUE(second.ok() || !in_time) << second;
+  EXPECT_EQ((second.ok() ? third : second).code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE((second.ok() ? second : third).ok());
   EXPECT_TRUE(clear().ok());
 }
 
