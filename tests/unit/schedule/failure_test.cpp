@@ -100,8 +100,9 @@ TEST_F(Failure, GradientThatIsNotFinite_IsNamedAndLeavesTheStepBefore) {
 }
 
 TEST_F(Failure, AbandonedWithWorkEnqueued_LeavesNothingBehindThatRuns) {
-  // A program takes about 2 ms on this card: a dozen are enqueued when the user gives up and everything is torn down.
-  const std::string file = card_file(card_entry("sluggish", 1, 2e-9)).string();
+  // A program takes about 20 ms on this card: a dozen are enqueued when the user gives up and everything is torn down,
+  // long before the step would have ended.
+  const std::string file = card_file(card_entry("sluggish", 1, 2e-10)).string();
   for (const std::string& pool : {"emulated:" + file + "#sluggish", "emulated:" + file + "#sluggish*2"}) {
     auto run = TinyRun::make(model_, job_, {pool, pool});
     ASSERT_TRUE(run.ok()) << run.status();

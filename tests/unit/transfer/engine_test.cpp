@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -71,6 +72,10 @@ class HandQueue final : public devices::Queue {
   void await(std::size_t n) {
     const MutexLock lock(mutex_);
     while (copies_.size() < n) ASSERT_TRUE(changed_.wait_until(mutex_, patience()) || copies_.size() >= n);
+  }
+  std::size_t under_way() {
+    const MutexLock lock(mutex_);
+    return copies_.size();
   }
 
  private:
@@ -485,20 +490,38 @@ TEST_F(Engine, Stats_CountTransfersAndBytesByUrgency) {
   EXPECT_EQ(engine_->stats(Direction::kDown).bandwidth(), 0);
 }
 
+/// Nobody can see from outside whether the end has begun when a chunk lands: where it had not, what waited has gone on
+/// its way, and it is given longer.
 TEST_F(Engine, Destruction_EndsWhatWaitsAsCancelled) {
-  make();
-  Told told;
-  Transfer waiting = transfer("waiting", 10, Urgency::kBackground);
-  waiting.listener = &told;
-  engine_->submit(Direction::kUp, transfer("busy", 2000, Urgency::kWeight));
-  device_.up.await(2);
-  engine_->submit(Direction::kUp, waiting);
-  std::thread end([this] { engine_.reset(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the end has begun when the first chunk lands
-  EXPECT_THAT(land(2), ElementsAre("busy:1000", "busy:1000"));
-  end.join();
-  const MutexLock lock(told.mutex);
-  EXPECT_THAT(told.codes, ElementsAre(absl::StatusCode::kCancelled));
+  std::vector<absl::StatusCode> codes;
+  for (std::chrono::milliseconds pause{20}; pause < std::chrono::seconds(20); pause *= 4) {
+    make();
+    Told told;
+    Transfer waiting = transfer("waiting", 10, Urgency::kBackground);
+    waiting.listener = &told;
+    engine_->submit(Direction::kUp, transfer("busy", 2000, Urgency::kWeight));
+    device_.up.await(2);
+    engine_->submit(Direction::kUp, waiting);
+    std::atomic<bool> ended = false;
+    std::thread end([this, &ended] {
+      engine_.reset();
+      ended = true;
+    });
+    std::this_thread::sleep_for(pause);
+    EXPECT_THAT(land(2), ElementsAre("busy:1000", "busy:1000"));
+    while (!ended) {
+      if (device_.up.under_way() == 0) {
+        std::this_thread::yield();
+        continue;
+      }
+      EXPECT_THAT(land(1), ElementsAre("waiting:10"));
+    }
+    end.join();
+    const MutexLock lock(told.mutex);
+    codes = told.codes;
+    if (codes != std::vector{absl::StatusCode::kOk}) break;
+  }
+  EXPECT_THAT(codes, ElementsAre(absl::StatusCode::kCancelled));
 }
 
 }  // namespace
