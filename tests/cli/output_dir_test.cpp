@@ -4,8 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "workspace.h"
 
@@ -21,17 +19,10 @@ Words long_run(const Words& more = {}) {
   return words;
 }
 
-void wait_for(const Process& process, const std::string& text) {
-  for (int i = 0; i < 30000 && process.err().find(text) == std::string::npos; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  ASSERT_THAT(process.err(), HasSubstr(text));
-}
-
 TEST(OutputDir, OfARunAtWork_IsRefusedToOthers_UntilItsProcessIsGone) {
   const Workspace workspace;
   Process first(long_run(), workspace.path().string());
-  ASSERT_NO_FATAL_FAILURE(wait_for(first, "step 2/"));
+  ASSERT_TRUE(first.says("step 2/"));
   for (const Words& more : {Words{}, Words{"--resume_from_checkpoint=auto"}, Words{"--overwrite_output_dir"}}) {
     const std::string settings = workspace.read("out/config.resolved.yaml");
     const Outcome second = workspace.run(train(more));

@@ -20,6 +20,14 @@
 extern char** environ;
 
 namespace rondo::cli {
+namespace {
+
+/// Of one program: less than ctest gives a test.
+std::chrono::steady_clock::time_point end_of_patience() {
+  return std::chrono::steady_clock::now() + test::kSlowdown * std::chrono::seconds(250);
+}
+
+}  // namespace
 
 std::string slurp(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -70,11 +78,29 @@ void Process::send(int signal) const {
 
 std::string Process::err() const { return slurp(err_path_); }
 
+bool Process::has_ended() const {
+  siginfo_t ended{};
+  const int error = pid_ <= 0 ? -1 : ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT);
+  return error != 0 || ended.si_pid == pid_;
+}
+
+bool Process::says(const std::string& text) const {
+  const auto deadline = end_of_patience();
+  while (true) {
+    const bool last = has_ended() || std::chrono::steady_clock::now() > deadline;
+    if (err().find(text) != std::string::npos) return true;
+    if (last) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ADD_FAILURE() << "it does not say '" << text << "' but: " << err();
+  return false;
+}
+
 Outcome Process::wait() {
   Outcome outcome;
   if (pid_ <= 0) return outcome;
   int status = 0;
-  const auto deadline = std::chrono::steady_clock::now() + test::kSlowdown * std::chrono::seconds(250);
+  const auto deadline = end_of_patience();
   while (::waitpid(pid_, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline) {
       ADD_FAILURE() << "the program does not end";

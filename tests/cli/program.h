@@ -24,12 +24,17 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void send(int signal) const;
-  /// Waits for the end, at most 100 seconds: then it is killed and the status is that of SIGKILL.
+  /// Waits for the end, at most 250 seconds: then it is killed and the status is that of SIGKILL.
   Outcome wait();
   /// What it has written so far.
   std::string err() const;
+  /// Waits until standard error holds `text`; a test fails, and it is false, when the program ends without, or takes as
+  /// long as wait() lets it.
+  bool says(const std::string& text) const;
 
  private:
+  bool has_ended() const;
+
   std::string out_path_;
   std::string err_path_;
   pid_t pid_ = -1;

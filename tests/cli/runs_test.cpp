@@ -3,9 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "workspace.h"
 
@@ -38,12 +36,7 @@ class RunList : public testing::Test {
     return train({std::string("--output_dir=") + folder, "--max_steps=100000", "--save_steps=0"});
   }
   /// A step is shown before it is in the store: with the third on the screen, two are.
-  static void wait_for_steps(const Process& process) {
-    for (int i = 0; i < 30000 && process.err().find("step 3/") == std::string::npos; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    ASSERT_THAT(process.err(), HasSubstr("step 3/"));
-  }
+  static constexpr const char* kTwoSteps = "step 3/";
 
   const Workspace workspace_;
 };
@@ -79,7 +72,7 @@ TEST_F(RunList, FinishedRun_HasItsNumbers) {
 
 TEST_F(RunList, InterruptedAndResumed_IsOneRun) {
   Process process(long_run("out"), workspace_.path().string());
-  wait_for_steps(process);
+  ASSERT_TRUE(process.says(kTwoSteps));
   EXPECT_EQ(runs()[0]["status"], "running");
   EXPECT_GE(runs()[0]["steps"], 2);  // of its files
   process.send(SIGINT);
@@ -100,7 +93,7 @@ TEST_F(RunList, InterruptedAndResumed_IsOneRun) {
 
 TEST_F(RunList, KilledRun_IsShownAsCrashed) {
   Process process(long_run("out"), workspace_.path().string());
-  wait_for_steps(process);
+  ASSERT_TRUE(process.says(kTwoSteps));
   process.send(SIGKILL);
   process.wait();
   const Json list = runs();

@@ -307,19 +307,10 @@ TEST(Profile, OfTheCpu_TrainsInMemoryAndLeavesNothing) {
   EXPECT_TRUE(workspace.snapshot() == before);
 }
 
-/// Waits until the run has told of its first step.
-bool has_stepped(const Process& process) {
-  for (int i = 0; i < 3000; ++i) {
-    if (process.err().find("step 1/") != std::string::npos) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
 TEST(Train, InterruptedOnce_SavesAndExits130ThenGoesOn) {
   const Workspace workspace;
   Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
-  ASSERT_TRUE(has_stepped(process)) << process.err();
+  ASSERT_TRUE(process.says("step 1/"));
   process.send(SIGINT);
   const Outcome outcome = process.wait();
   EXPECT_EQ(outcome.status, 130) << outcome.err;
@@ -363,12 +354,10 @@ TEST(Train, DryRunInterruptedInItsStep_SaysThatNothingIsKept) {
   const auto before = workspace.snapshot();
   const Words words = train({"--dry_run", "--dataset=many.jsonl", "--gradient_accumulation_steps=4000"});
   Outcome outcome;
-  // Before the step begins it ends without a word: then once more, a bit later.
-  for (int pause = 20; pause < 1000 && outcome.err.find("interrupted") == std::string::npos; pause *= 2) {
+  // Before the step begins it ends without a word: then once more, later by less than a step takes.
+  for (int pause = 20; pause < 20000 && outcome.err.find("interrupted") == std::string::npos; pause += pause / 2) {
     Process process(words, workspace.path().string());
-    for (int i = 0; i < 3000 && process.err().find("targets marked") == std::string::npos; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    ASSERT_TRUE(process.says("targets marked"));
     std::this_thread::sleep_for(std::chrono::milliseconds(pause));
     process.send(SIGINT);
     outcome = process.wait();
@@ -386,7 +375,7 @@ TEST(Train, InterruptedTwice_EndsAtOnce) {
   const std::string options = before != nullptr ? before : "";
   ::setenv("TSAN_OPTIONS", (options + ":report_thread_leaks=0").c_str(), /*overwrite=*/1);
   Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
-  ASSERT_TRUE(has_stepped(process)) << process.err();
+  ASSERT_TRUE(process.says("step 1/"));
   process.send(SIGINT);
   process.send(SIGTERM);
   EXPECT_EQ(process.wait().status, 130);
@@ -396,7 +385,7 @@ TEST(Train, InterruptedTwice_EndsAtOnce) {
 TEST(Train, ClosedTerminal_IsSavedForHoweverOftenItIsTold) {
   const Workspace workspace;
   Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
-  ASSERT_TRUE(has_stepped(process)) << process.err();
+  ASSERT_TRUE(process.says("step 1/"));
   process.send(SIGHUP);
   std::this_thread::sleep_for(std::chrono::milliseconds(1));  // two that are pending at once would be one
   process.send(SIGHUP);
@@ -410,7 +399,7 @@ TEST(Train, HangupThatWasIgnoredBefore_IsIgnored) {
   const auto before = ::signal(SIGHUP, SIG_IGN);  // as nohup does; the process inherits it
   Process process(train({"--max_steps=100000", "--save_steps=0"}), workspace.path().string());
   ::signal(SIGHUP, before);
-  ASSERT_TRUE(has_stepped(process)) << process.err();
+  ASSERT_TRUE(process.says("step 1/"));
   process.send(SIGHUP);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(process.err().find("interrupted"), std::string::npos);
