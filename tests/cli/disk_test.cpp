@@ -17,11 +17,11 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 /// Eight blocks on a device that holds few of them at a time, 64 microbatches of 512 tokens that all belong to one
-/// reduction group: 66 MiB of boundaries.
+/// reduction group: 66 MiB of boundaries. Two threads, whose scratch has room in 18 MiB as that of many has not.
 Words on_small_device(const Words& more) {
-  Words words = {"--model_name_or_path=deep",   "--dataset=long.jsonl",  "--devices=cpu",
-                 "--memory_limit=cpu:0=800KiB", "--cutoff_len=512",      "--gradient_accumulation_steps=64",
-                 "--reduction_group=64",        "--finetuning_type=lora"};
+  Words words = {"--model_name_or_path=deep",   "--dataset=long.jsonl",   "--devices=cpu",
+                 "--memory_limit=cpu:0=800KiB", "--cutoff_len=512",       "--gradient_accumulation_steps=64",
+                 "--reduction_group=64",        "--finetuning_type=lora", "--threads=2"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -72,10 +72,19 @@ TEST(BoundariesOnDisk, LimitThatNothingElseMeets_IsKept_WithTheSameResult) {
   const std::size_t table = on_disk.err.find("memory\n");
   ASSERT_NE(table, std::string::npos);
   EXPECT_THAT(on_disk.err.substr(table, 2000), HasSubstr("\n  disk "));
-  for (const Json& line : metrics_of(workspace, "on_disk")) {
-    EXPECT_LE(line["memory"].value("host", 1e12), kLimit);
-    EXPECT_GT(line["memory"].value("host", 0.0), 0.85 * kLimit) << "memory that was promised lies idle";
-  }
+  const auto most = [&](const std::string& out) {
+    double bytes = 0;
+    for (const Json& line : metrics_of(workspace, out)) bytes = std::max(bytes, line["memory"].value("host", 1e12));
+    return bytes;
+  };
+  EXPECT_LE(most("on_disk"), kLimit);
+  // Libraries take less than is reckoned with, how much less differs from processor to processor. What may be taken
+  // beyond the first limit is for boundaries alone.
+  constexpr double kMore = 6.0 * 1048576;
+  const Outcome wider = run("wider", {"--host_memory_limit=24MiB", "--nvme_path=disk"});
+  ASSERT_EQ(wider.status, 0) << wider.err;
+  EXPECT_LE(most("wider"), kLimit + kMore);
+  EXPECT_GT(most("wider") - most("on_disk"), 0.85 * kMore) << "memory that was promised lies idle";
   for (const Json& line : metrics_of(workspace, "in_memory")) EXPECT_GT(line["memory"].value("host", 0.0), kLimit);
   EXPECT_TRUE(workspace.read("on_disk/adapter_model.safetensors") ==
               workspace.read("in_memory/adapter_model.safetensors"));
