@@ -207,7 +207,7 @@ TEST(Resume, OnTheSamePoolOfUnlikeKinds_EndsAsTheUninterruptedOne) {
   const Outcome whole = workspace.run(words);
   ASSERT_EQ(whole.status, 0) << whole.err;
   // Of the two only this one is used now, and would not be any more.
-  workspace.edit("cards.yaml", "fp32: 1e12", "fp32: 1e6");
+  workspace.edit("cards.yaml", "fp32: 1e12", "fp32: 1e7");
   Words again = words;
   again.insert(again.end(), {"--resume_from_checkpoint=out/checkpoint-1", "--output_dir=parts"});
   const Outcome parts = workspace.run(again);
