@@ -92,6 +92,14 @@ TEST(Mask, EndOfTwoTokens_BothAreTargets) {
   EXPECT_EQ(targets(model, kTwoRounds), "one<|eom|><|eot|>|two<|eom|><|eot|>");
 }
 
+TEST(Mask, HeaderThatIsWrittenUnasked_IsNoTarget) {
+  // As in Command A, whose template leaves of the header only the last token to the generation prompt.
+  const Model model = model_with_template("headers", R"(
+{%- for m in messages -%}{{ '<|header|><|' + m.role + '|><|end_header|>' + m.content + '<|eom|><|eot|>' }}{%- endfor -%}
+{{ '<|header|><|assistant|>' }}{%- if add_generation_prompt -%}{{ '<|end_header|>' }}{%- endif -%})");
+  EXPECT_EQ(targets(model, kTwoRounds), "one<|eom|><|eot|>|two<|eom|><|eot|>");
+}
+
 TEST(Mask, EndOfConversationTouchesEndOfTurn_OnlyTheTurnsEndIsTarget) {
   const Model model = model_with_template("closing", R"(
 {%- for m in messages -%}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>' }}{%- endfor -%}

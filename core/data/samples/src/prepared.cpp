@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::uintmax_t kWorthBytes = 1U << 20U;  // some seconds of tokenizing
 constexpr const char* kExtension = ".tokens";
 // Goes up whenever the same records become other tokens or other targets.
-constexpr const char* kMeaning = "rondo tokens 3";
+constexpr const char* kMeaning = "rondo tokens 4";
 
 absl::Status add_contents(const fs::path& path, ContentHash& hash) {
   constexpr std::size_t kPiece = 16U << 20U;

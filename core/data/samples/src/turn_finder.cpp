@@ -123,6 +123,15 @@ class TurnFinder::Probe {
   std::vector<ControlToken> control_tokens_in(std::size_t begin, std::size_t end) const {
     return control_tokens(*renderer_.tokenizer, text, encoded, begin, end);
   }
+  /// Those of them that may end a turn: the first, and others up to one that begins turns (some templates write the
+  /// next header after the last turn too, asked or not).
+  std::vector<ControlToken> ends_in(std::size_t begin, std::size_t end) const {
+    std::vector<ControlToken> controls = control_tokens_in(begin, end);
+    for (std::size_t i = 1; i < controls.size(); ++i) {
+      if (controls[i].id == opening_) controls.resize(i);
+    }
+    return controls;
+  }
 
  private:
   std::string sentinel(std::size_t number) const { return fmt::format("{}{}q", sentinel_base_, number); }
@@ -134,6 +143,7 @@ class TurnFinder::Probe {
   Renderer renderer_;
   Json context_;
   std::string sentinel_base_ = "zqx";
+  std::optional<TokenId> opening_;  // the control token that `text` begins with, a bos aside: it begins turns
 };
 
 absl::Status TurnFinder::Probe::render_all() {
@@ -148,6 +158,7 @@ absl::Status TurnFinder::Probe::render_all() {
   }
   text = *std::move(rendered);
   encoded = renderer_.tokenizer->encode(text, false);
+  opening_ = opening_control(*renderer_.tokenizer, text, encoded);
   while (text.find(sentinel_base_) != kNone) sentinel_base_ += "vx";
   return absl::OkStatus();
 }
@@ -441,17 +452,17 @@ std::size_t TurnFinder::find_end(const Probe& probe, std::size_t message, const 
   if (message + 1 < probe.messages.size()) {
     const auto alone = tail_of(false);
     if (alone) bound = agreed(alone);
-    controls = probe.control_tokens_in(content_end, bound);
+    controls = probe.ends_in(content_end, bound);
     // A template may end the last turn otherwise than this one: then the turn before a generation prompt tells.
     const bool ends_otherwise = controls.empty() && alone && !controls_of(*alone).empty();
     if (ends_otherwise) {
-      controls = probe.control_tokens_in(content_end, agreed(tail_of(true)));
+      controls = probe.ends_in(content_end, agreed(tail_of(true)));
       // Both go on with the next header, which may begin with the same token: only the first is sure.
       controls.resize(std::min<std::size_t>(controls.size(), 1));
     }
   } else {
     // What only ends the conversation is no part of the turn: the turn before a generation prompt lacks it.
-    controls = probe.control_tokens_in(content_end, agreed(tail_of(true)));
+    controls = probe.ends_in(content_end, agreed(tail_of(true)));
     if (controls.empty()) return end_of_last(probe, located, content_end);
   }
   if (controls.empty()) return end_before_next(probe, message, content_end).value_or(bound);
@@ -484,7 +495,7 @@ std::optional<std::size_t> TurnFinder::end_before_next(const Probe& probe, std::
 
 /// End of a last turn whose end nothing else shows: its first control token, or the end of the text.
 std::size_t TurnFinder::end_of_last(const Probe& probe, const Located& located, std::size_t content_end) const {
-  const auto controls = probe.control_tokens_in(content_end, probe.text.size());
+  const auto controls = probe.ends_in(content_end, probe.text.size());
   if (controls.empty()) return probe.text.size();
   return located.call ? end_of_calls(probe, probe.messages.size() - 1, controls) : end_of_run(controls);
 }

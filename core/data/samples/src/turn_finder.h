@@ -2,12 +2,12 @@
 //
 // A turn reaches from the end of its header (what the template writes as generation prompt, before any reasoning block)
 // through its end-of-turn token (the first special token that the template writes after the content, with those
-// that follow it without a character between), or, in templates without one, to where the next turn's text begins.
-// Nothing is assumed about the template: contents are found by rendering again with unique sentinels in their place,
-// headers by comparing renderings with and without generation prompt (of tool calls in templates without one, by
-// comparing with the same turn without calls), ends by comparing with the rendering that stops after the turn. What
-// comes before a turn need not be the same in these renderings (templates strip earlier reasoning and move system
-// prompts): only the text around it is compared.
+// that follow it without a character between, but for a header that is written unasked), or, in templates without one,
+// to where the next turn's text begins. Nothing is assumed about the template: contents are found by rendering again
+// with unique sentinels in their place, headers by comparing renderings with and without generation prompt (of tool
+// calls in templates without one, by comparing with the same turn without calls), ends by comparing with the rendering
+// that stops after the turn. What comes before a turn need not be the same in these renderings (templates strip earlier
+// reasoning and move system prompts): only the text around it is compared.
 #pragma once
 
 #include <array>

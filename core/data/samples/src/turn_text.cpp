@@ -58,6 +58,17 @@ std::vector<ControlToken> control_tokens(const Tokenizer& tokenizer, std::string
   return special.empty() ? tags : special;
 }
 
+std::optional<TokenId> opening_control(const Tokenizer& tokenizer, std::string_view text, const Encoded& encoded) {
+  const auto controls = control_tokens(tokenizer, text, encoded, 0, text.size());
+  const auto is_bos = [&](const ControlToken& control) {
+    return control.begin == 0 && tokenizer.token_of(control.id) == tokenizer.bos_token();
+  };
+  const std::size_t at = !controls.empty() && is_bos(controls.front()) ? 1 : 0;
+  if (at == controls.size() || controls[at].begin != (at == 0 ? 0 : controls[0].end)) return std::nullopt;
+  if (controls[at].id == tokenizer.eos_id()) return std::nullopt;
+  return controls[at].id;
+}
+
 std::size_t end_of_run(const std::vector<ControlToken>& controls) {
   std::size_t end = controls.front().end;
   for (const ControlToken& control : controls) {

@@ -26,6 +26,9 @@ struct ControlToken {
 std::vector<ControlToken> control_tokens(const Tokenizer& tokenizer, std::string_view text, const Encoded& encoded,
                                          std::size_t begin, std::size_t end);
 
+/// The control token that `text` begins with, behind its bos; nothing where it is the eos or begins with words.
+std::optional<TokenId> opening_control(const Tokenizer& tokenizer, std::string_view text, const Encoded& encoded);
+
 /// End of the first control token and of those that touch it; `controls` must not be empty.
 std::size_t end_of_run(const std::vector<ControlToken>& controls);
 
