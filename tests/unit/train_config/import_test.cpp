@@ -156,6 +156,23 @@ wandb_entity:
   EXPECT_EQ(imported.by_key.at("optimizer").outcome, "changed");
 }
 
+TEST(ImportAxolotl, TargetsByARegularExpression_AreNamedAndNotWritten) {
+  const Imported imported = import(R"(
+base_model: Qwen/Qwen2.5-0.5B
+datasets:
+  - path: chats.jsonl
+    type: chat_template
+output_dir: out
+adapter: lora
+micro_batch_size: 1
+sequence_len: 64
+lora_target_modules: 'model.layers.[\d]+.(mlp|self_attn).(up|down|gate|q|k|v|o)_proj'
+)");
+  EXPECT_EQ(imported.config.lora_target, "all");
+  EXPECT_EQ(imported.by_key.at("lora_target_modules").outcome, "not understood");
+  EXPECT_THAT(imported.by_key.at("lora_target_modules").note, testing::HasSubstr("a regular expression"));
+}
+
 TEST(ImportAxolotl, WithoutAdapter_TrainsEveryWeight) {
   const Imported imported = import(R"(
 base_model: Qwen/Qwen2.5-0.5B

@@ -86,6 +86,8 @@ bool is_off(const std::string& text);
 
 // Rules that both programs share.
 
+/// Names of linear layers; a regular expression over their paths has no counterpart.
+void take_targets(Import& import, const std::string& theirs);
 /// optim, optimizer; lr_scheduler, lr_scheduler_type: the spellings that mean one of ours.
 void translate_optimizer(Import& import, const std::string& theirs);
 /// -1 means none elsewhere.

@@ -39,9 +39,7 @@ void translate_all_linear(Import& import, const std::string& theirs) {
 void translate_targets(Import& import, const std::string& theirs) {
   if (import.is_on("lora_target_linear"))
     return import.leave_out(theirs, "lora_target_linear takes every linear layer");
-  const std::string names = joined_text(import.given(theirs));
-  if (names.empty()) return import.leave_out(theirs, "it is empty");
-  import.take(theirs, "lora_target", names);
+  take_targets(import, theirs);
 }
 
 std::string entry_text(const YAML::Node& entry, const char* key) {

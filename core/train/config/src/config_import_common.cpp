@@ -1,4 +1,6 @@
 // Rules that Axolotl's and LLaMA-Factory's keys share: most of them are Hugging Face's.
+#include <fmt/format.h>
+
 #include "config_import.h"
 #include "config_keys.h"
 
@@ -56,6 +58,18 @@ void translate_strategy(Import& import, const std::string& theirs) {
   }
   import.refuse(theirs,
                 saves ? "checkpoints come by steps: give save_steps" : "evaluations come by steps: give eval_steps");
+}
+
+void take_targets(Import& import, const std::string& theirs) {
+  const std::string names = joined_text(import.given(theirs));
+  if (names.empty()) return import.leave_out(theirs, "it is empty");
+  if (names.find_first_of("\\()[]|*+?^$") != std::string::npos) {
+    import.refuse(theirs, fmt::format("{}: a regular expression; give lora_target names such as q_proj, or adapters go "
+                                      "to all linear layers",
+                                      names));
+    return;
+  }
+  import.take(theirs, "lora_target", names);
 }
 
 void translate_resume(Import& import, const std::string& theirs) {

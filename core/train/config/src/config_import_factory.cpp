@@ -26,12 +26,6 @@ void translate_stage(Import& import, const std::string& theirs) {
   import.refuse(theirs, fmt::format("{}: only supervised fine-tuning: the result would be another", value));
 }
 
-void translate_target(Import& import, const std::string& theirs) {
-  const std::string names = joined_text(import.given(theirs));
-  if (names.empty()) return import.leave_out(theirs, "it is empty");
-  import.take(theirs, "lora_target", names);
-}
-
 /// dataset_info.json of dataset_dir, below the working directory or beside the configuration.
 struct DataInfo {
   fs::path folder;
@@ -190,7 +184,7 @@ std::vector<ImportRule> factory_rules() {
       {Kind::kLeaveOut, {"do_train"}, "", "it is what train does"},
       {Kind::kRefuse, {"do_eval", "do_predict", "predict_with_generate"}, "", "`rondo eval` does it"},
       {Kind::kBy, {"finetuning_type"}, "", "", &translate_finetuning},
-      {Kind::kBy, {"lora_target"}, "", "", &translate_target},
+      {Kind::kBy, {"lora_target"}, "", "", &take_targets},
       {Kind::kTake, {"additional_target"}, "modules_to_save"},
       {Kind::kTake, {"neftune_noise_alpha", "neftune_alpha"}, "neftune_noise_alpha"},
       {Kind::kBy, {"freeze_trainable_layers"}, "", "", &translate_frozen},
