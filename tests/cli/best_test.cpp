@@ -200,6 +200,17 @@ TEST(Result, CompletionsThatNothingEnds_AreTold) {
               testing::AllOf(HasSubstr("does not learn to stop"), HasSubstr("<nowhere>")));
 }
 
+TEST(Result, AnswersThatNothingEnds_AreTold) {
+  const Workspace workspace;
+  EXPECT_THAT(workspace.run(train()).err, testing::Not(HasSubstr("learn to stop")));
+  workspace.write("model/chat_template.jinja",
+                  "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}{% endfor %}"
+                  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
+  EXPECT_THAT(
+      workspace.run(train({"--output_dir=other"})).err,
+      HasSubstr("the chat template ends an answer with no token of its own, so the model does not learn to stop"));
+}
+
 TEST(Result, EveryTokenizerFileAndTheTemplate_AreTheModelsOwn) {
   for (const char* method : {"lora", "full"}) {
     const Workspace workspace;

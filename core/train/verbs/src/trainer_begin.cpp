@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,15 +78,27 @@ absl::StatusOr<RateSchedule> rate_of(const Config& config, std::uint64_t total_s
   return rate;
 }
 
-/// Completions that no end-of-sequence token follows teach a model no end.
-std::optional<std::string> missing_end(const data::DataReport& report, const data::Tokenizer& tokenizer) {
-  if (tokenizer.eos_id()) return std::nullopt;
-  const auto is_pairs = [](const data::DataReport& part) { return part.format == "prompt/completion"; };
-  if (!is_pairs(report) && std::ranges::none_of(report.parts, is_pairs)) return std::nullopt;
-  const std::optional<std::string> name = tokenizer.eos_token();
-  return fmt::format("no end-of-sequence token follows the completions, so the model does not learn to stop: {}",
-                     name ? "the vocabulary lacks eos_token " + config::in_quotes(*name)
-                          : std::string("the tokenizer names no eos_token"));
+/// True when the data set, or one of those that it was joined from, has one of these formats.
+bool has_format(const data::DataReport& report, std::initializer_list<const char*> formats) {
+  const auto is_one = [&](const data::DataReport& part) { return std::ranges::count(formats, part.format) > 0; };
+  return is_one(report) || std::ranges::any_of(report.parts, is_one);
+}
+
+/// Completions that no end-of-sequence token follows, and answers that the template ends with no token of its own
+/// (GLM's, which the next header ends), teach a model no end.
+std::optional<std::string> missing_end(const data::DataReport& report, const TextParts& text) {
+  const std::optional<std::string> name = text.tokenizer.eos_token();
+  if (!text.tokenizer.eos_id() && has_format(report, {"prompt/completion"})) {
+    return fmt::format("no end-of-sequence token follows the completions, so the model does not learn to stop: {}",
+                       name ? "the vocabulary lacks eos_token " + config::in_quotes(*name)
+                            : std::string("the tokenizer names no eos_token"));
+  }
+  if (!has_format(report, {"messages", "alpaca", "sharegpt"}) || data::end_of_turn(text.renderer())) {
+    return std::nullopt;
+  }
+  return "the chat template ends an answer with no token of its own, so the model does not learn to stop after the "
+         "last "
+         "one of a conversation";
 }
 
 }  // namespace
@@ -117,7 +130,7 @@ absl::Status Trainer::open() {
     tell(progress_, "reading the data");
     RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
-    if (auto note = missing_end(data_.train.report, text_->tokenizer)) early_notes_.push_back(*std::move(note));
+    if (auto note = missing_end(data_.train.report, *text_)) early_notes_.push_back(*std::move(note));
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());
