@@ -111,6 +111,12 @@ INSTANTIATE_TEST_SUITE_P(
                             {"resume_from_checkpoint: ", "nowhere"}),
                     command("NoCheckpoint", train({"--resume_from_checkpoint=model"}),
                             {"resume_from_checkpoint: ", "trainer_state.json"}),
+                    BadInput{"FolderOfARun",
+                             [](const Workspace& workspace) {
+                               EXPECT_EQ(workspace.run(train({"--output_dir=first"})).status, 0);
+                               return train({"--resume_from_checkpoint=first"});
+                             },
+                             {"first is the folder of a run", "first/checkpoint-1"}},
                     BadInput{"StateNoJson",
                              [](const Workspace& workspace) {
                                workspace.write("checkpoint-1/trainer_state.json", "{");

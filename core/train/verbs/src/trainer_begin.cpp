@@ -218,6 +218,12 @@ absl::Status Trainer::find_checkpoint() {
         "resume_from_checkpoint: expected auto or the folder of a checkpoint, found {} without trainer_state.json",
         folder.string());
   }
+  if (std::filesystem::exists(folder / "config.resolved.yaml", error)) {
+    return invalid_input(
+        "resume_from_checkpoint: {} is the folder of a run, expected a checkpoint in it: name one, such as {}, or set "
+        "auto and this folder as output_dir",
+        folder.string(), newest_checkpoint(folder).value_or(folder / "checkpoint-<step>").string());
+  }
   absl::StatusOr<TrainerState> read = read_trainer_state(folder);
   if (!read.ok()) return with_one_before(read.status(), folder);
   TrainerState state = *std::move(read);
