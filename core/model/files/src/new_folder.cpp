@@ -1,15 +1,20 @@
 // File-system calls behind new_folder.h.
 #include "rondo/model/new_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "rondo/base/file.h"
+#include "rondo/base/folder.h"
 #include "rondo/base/status.h"
 
 namespace rondo::model {
@@ -31,6 +36,31 @@ absl::Status check_vacant(const std::filesystem::path& folder) {
   return absl::OkStatus();
 }
 
+/// .<folder>.<process>.part
+bool is_beginning_of(const std::string& folder, std::string_view name) {
+  const std::string front = "." + folder + ".";
+  constexpr std::string_view kEnd = ".part";
+  if (!name.starts_with(front) || !name.ends_with(kEnd) || name.size() <= front.size() + kEnd.size()) return false;
+  const std::string_view process = name.substr(front.size(), name.size() - front.size() - kEnd.size());
+  return process.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// Removes what processes that were killed have left of `target`: as large as a model, and nobody looks for it.
+void remove_abandoned(const std::filesystem::path& target) {
+  namespace fs = std::filesystem;
+  constexpr std::chrono::seconds kWithoutLock(10);  // and longer than a new one is
+  std::error_code error;                            // what cannot be removed takes room and nothing else
+  for (const fs::path& path : entries_of(target.parent_path(), error)) {
+    if (!is_beginning_of(target.filename().string(), path.filename().string())) continue;
+    const fs::file_time_type written = fs::last_write_time(path, error);
+    if (error || fs::file_time_type::clock::now() - written < kWithoutLock) continue;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, error);
+    ::close(fd);
+  }
+}
+
 }  // namespace
 
 NewFolder::NewFolder(std::filesystem::path target, std::filesystem::path aside, std::string verb)
@@ -39,12 +69,13 @@ NewFolder::NewFolder(std::filesystem::path target, std::filesystem::path aside, 
 NewFolder::NewFolder(NewFolder&& other) noexcept
     : target_(std::move(other.target_)),
       aside_(std::exchange(other.aside_, std::filesystem::path())),
-      verb_(std::move(other.verb_)) {}
+      verb_(std::move(other.verb_)),
+      lock_(std::exchange(other.lock_, -1)) {}
 
 NewFolder::~NewFolder() {
-  if (aside_.empty()) return;
   std::error_code ignored;
-  std::filesystem::remove_all(aside_, ignored);
+  if (!aside_.empty()) std::filesystem::remove_all(aside_, ignored);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 absl::StatusOr<NewFolder> NewFolder::create(const std::filesystem::path& output_dir, const std::string& verb) {
@@ -57,11 +88,14 @@ absl::StatusOr<NewFolder> NewFolder::create(const std::filesystem::path& output_
   RONDO_RETURN_IF_ERROR(check_vacant(target));
   const std::filesystem::path aside =
       target.parent_path() / fmt::format(".{}.{}.part", target.filename().string(), ::getpid());
+  remove_abandoned(target);
   NewFolder folder(std::move(target), aside, verb);
   std::filesystem::create_directories(aside, error);
   if (error) {
     return invalid_input("{}: output_dir: {} cannot be made: {}", verb, folder.target_.string(), error.message());
   }
+  folder.lock_ = ::open(aside.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder.lock_ >= 0) (void)::flock(folder.lock_, LOCK_EX | LOCK_NB);  // tells others that somebody writes
   return folder;
 }
 

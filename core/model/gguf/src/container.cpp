@@ -113,6 +113,7 @@ std::size_t Tensor::bytes() const {
 
 absl::Status write_container(const std::filesystem::path& file, const Keys& keys, const std::vector<Tensor>& tensors,
                              const std::function<absl::Status(std::size_t, std::span<std::byte>)>& fill) {
+  remove_abandoned_files(file.has_parent_path() ? file.parent_path() : ".");
   RONDO_ASSIGN_OR_RETURN(AtomicFile out, AtomicFile::create(file));
   const std::string head = make_head(keys, tensors);
   RONDO_RETURN_IF_ERROR(out.write(std::as_bytes(std::span(head))));

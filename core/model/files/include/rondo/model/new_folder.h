@@ -11,7 +11,8 @@ namespace rondo::model {
 class NewFolder {
  public:
   /// `output_dir` must not exist or be an empty folder; `verb` begins messages. Errors: InvalidArgument naming the
-  /// folder when it is something else or cannot be made; nothing is left then.
+  /// folder when it is something else or cannot be made; nothing is left then. What killed processes have begun of the
+  /// same folder is removed: what nobody holds the lock (flock) of.
   static absl::StatusOr<NewFolder> create(const std::filesystem::path& output_dir, const std::string& verb);
   NewFolder(NewFolder&& other) noexcept;
   NewFolder& operator=(NewFolder&&) = delete;
@@ -31,6 +32,7 @@ class NewFolder {
   std::filesystem::path target_;
   std::filesystem::path aside_;  // empty: moved from
   std::string verb_;
+  int lock_ = -1;  // of the folder aside; the lock goes with the process
 };
 
 }  // namespace rondo::model
