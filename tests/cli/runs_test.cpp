@@ -13,7 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using testing::HasSubstr;
-using testing::Not;
 
 class RunList : public testing::Test {
  protected:
