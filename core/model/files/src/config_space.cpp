@@ -164,8 +164,7 @@ void parse_state_space(Fields& fields, const FamilyTraits& traits, ModelConfig& 
     space.normed_first = fields.flag("mamba_norm_before_gate", true) && space.normed;
     if (space.normed_first && fields.status().ok() && space.groups > 1) {
       fields.refuse("mamba_norm_before_gate",
-                    "heads in groups that are normed before the gate are not supported; "
-                    "expected false");
+                    "heads in groups that are normed before the gate are not supported; expected false");
     }
   }
   const Width width = parse_width(fields, traits, config);

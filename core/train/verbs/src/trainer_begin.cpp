@@ -96,9 +96,8 @@ std::optional<std::string> missing_end(const data::DataReport& report, const Tex
   if (!has_format(report, {"messages", "alpaca", "sharegpt"}) || data::end_of_turn(text.renderer())) {
     return std::nullopt;
   }
-  return "the chat template ends an answer with no token of its own, so the model does not learn to stop after the "
-         "last "
-         "one of a conversation";
+  return "the chat template ends an answer with no token of its own, so the model does not learn to stop "
+         "after the last one of a conversation";
 }
 
 }  // namespace
