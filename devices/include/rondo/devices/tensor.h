@@ -93,7 +93,7 @@ enum class TensorRole : std::uint8_t {
   kSaved,  // index: position in the layer's list of saved tensors; written by a forward program, read by a backward one
   kHeld,   // index likewise: of what gradients of weights read that are computed by a program of their own
   kBatch,  // index: a BatchTensor
-  kState,  // index 0: key cache, 1: value cache; of linear attention 0: the state, 1, 2, 3: what came before
+  kState,  // index 0: key cache, 1: value cache; of linear attention: state, what came before (1 to 3), second state
   kLoss,   // [1] fp64: sum of -log p over the targets of the microbatch, written
   kLogits,   // [1, V] fp32, written
   kScratch,  // lives in the program's arena
