@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "rondo/partition/shape.h"
 
@@ -11,6 +12,10 @@ namespace {
 
 constexpr double kNear = 2.0;  // times as large or as small
 constexpr int kSweeps = 16;
+/// Of what the device's profile says, an op is at most so much faster: its speeds may have been measured while others
+/// worked, and what an op reads may lie in a cache.
+constexpr double kMostOfFlops = 4.0;
+constexpr double kMostOfBandwidth = 32.0;
 
 devices::OpShape without_rows(devices::OpShape shape) {
   shape.rows = 0;
@@ -27,6 +32,13 @@ bool near(std::int64_t a, std::int64_t b) {
 bool is_neighbour(const devices::OpShape& a, const devices::OpShape& b) {
   return a.kind == b.kind && a.dtype == b.dtype && a.reads == b.reads && a.writes == b.writes &&
          near(a.columns, b.columns) && near(a.inner, b.inner);
+}
+
+double most_rate(const PhaseCost::OpCost& op, const DeviceShape& device, devices::DType dtype) {
+  const double computing = device.profile.seconds({op.flops, 0, 0}, dtype, op.shape.fp8) / kMostOfFlops;
+  const double moving = device.profile.seconds({0, op.bytes, 0}, dtype, op.shape.fp8) / kMostOfBandwidth;
+  const double seconds = std::max(computing, moving);
+  return seconds > 0 ? devices::work_of({op.flops, op.bytes}) / seconds : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace
@@ -78,6 +90,7 @@ std::vector<std::pair<devices::OpShape, double>> OpRates::list() const {
 OpRates fit_rates(const std::vector<ObservedProgram>& programs, const DeviceShape& device, devices::DType dtype) {
   struct Fit {
     double rate = 0;
+    double most = 0;
     double stretched = 0;  // by the programs that hold it, weighed by the time that they spend in it
     double weight = 0;
   };
@@ -86,7 +99,10 @@ OpRates fit_rates(const std::vector<ObservedProgram>& programs, const DeviceShap
     for (const PhaseCost::OpCost& op : program.cost->ops) {
       const double work = devices::work_of({op.flops, op.bytes});
       const double seconds = op.seconds(device, dtype);
-      if (work > 0 && seconds > 0) fits[op.shape].rate = work / seconds;
+      if (work <= 0 || seconds <= 0) continue;
+      Fit& fit = fits[op.shape];
+      fit.most = most_rate(op, device, dtype);
+      fit.rate = std::min(work / seconds, fit.most);
     }
   }
   const auto seconds_of = [&](const PhaseCost::OpCost& op) {
@@ -108,7 +124,7 @@ OpRates fit_rates(const std::vector<ObservedProgram>& programs, const DeviceShap
     }
     for (auto& entry : fits) {
       Fit& fit = entry.second;
-      if (fit.weight > 0) fit.rate *= fit.weight / fit.stretched;
+      if (fit.weight > 0) fit.rate = std::min(fit.rate * fit.weight / fit.stretched, fit.most);
     }
   }
   OpRates rates;

@@ -146,6 +146,28 @@ TEST(FitRates, OpsOfSeveralPrograms_AreToldApart) {
   EXPECT_NEAR(1e12 / fitted.rate(product(256, 128)).value_or(1), 3.0, 0.1);
 }
 
+/// How the time of a program is shared out no other program tells: fitted again and again, a share may go to nothing.
+TEST(FitRates, OpsThatSeemToTakeNothing_AreNoFasterThanTheDevice) {
+  DeviceShape device = plain_device();
+  OpRates before;
+  before.set(product(256, 128), 1e16);
+  before.set(norm(256), 1e9);
+  device.rates = std::make_shared<const OpRates>(before);
+  PhaseCost both;
+  both.ops = {{1e12, 0, product(256, 128)}, {0, 1e9, norm(256)}};
+  const OpRates fitted = fit_rates({{&both, 4.0, 1}}, device, DType::kBfloat16);
+  EXPECT_LE(fitted.rate(product(256, 128)).value_or(0), 4e12);
+  DeviceShape learned = device;
+  learned.rates = std::make_shared<const OpRates>(fitted);
+  EXPECT_NEAR(both.seconds(learned, DType::kBfloat16), 4.0, 0.01);
+  // What is quick for the profile may be quicker in a cache.
+  before.set(norm(256), 1e13);
+  device.rates = std::make_shared<const OpRates>(before);
+  PhaseCost alone;
+  alone.ops = {{0, 1e9, norm(256)}};
+  EXPECT_DOUBLE_EQ(fit_rates({{&alone, 1e-4, 1}}, device, DType::kBfloat16).rate(norm(256)).value_or(0), 32e9);
+}
+
 TEST(FitRates, NothingSeen_FitsNothing) {
   PhaseCost cost;
   cost.ops = {{1e12, 0, product(256, 128)}, {0, 0, norm(256)}};

@@ -45,7 +45,8 @@ struct ObservedProgram {
 };
 
 /// Rates by which the programs take the seconds that they were seen to take, near those that `device` has: the times of
-/// a program's ops are stretched alike, and an op of several programs by their mean, until it no longer changes.
+/// a program's ops are stretched alike, and an op of several programs by their mean, until it no longer changes. No op
+/// is many times as fast as the device's profile has it, however often what was fitted is fitted again.
 /// Returns those of the ops that the programs hold.
 OpRates fit_rates(const std::vector<ObservedProgram>& programs, const DeviceShape& device, devices::DType dtype);
 
