@@ -2,6 +2,8 @@
 #include "rondo/model/adapter.h"
 
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "helpers.h"
 #include "rondo/model/parameters.h"
@@ -278,6 +280,35 @@ TEST(ResolveTargets, Words_BecomeNamesInTheModelsOrder) {
   EXPECT_EQ(resolved(small_model(), "all")->targets, kAll);
   EXPECT_THAT(resolved(small_model(), "up_proj, q_proj,up_proj")->targets, testing::ElementsAre("q_proj", "up_proj"));
   EXPECT_EQ(resolved(small_model(), "q_proj,all")->targets, kAll);
+}
+
+TEST(ResolveTargets, EndsOfPaths_ChooseAmongModulesOfAName) {
+  const ModelConfig model = small_model();
+  // These say no more than the names.
+  const auto all = resolved(model, "self_attn.q_proj,mlp.down_proj");
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_THAT(all->targets, testing::ElementsAre("q_proj", "down_proj"));
+  EXPECT_THAT(all->paths, testing::IsEmpty());
+  const std::string second = "model.layers.1.";
+  const auto some = resolved(model, "layers.1.self_attn.q_proj, down_proj");
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_THAT(some->targets, testing::ElementsAre("q_proj", "down_proj"));
+  std::set<std::string> expected = {second + "self_attn.q_proj"};
+  for (std::uint32_t layer = 0; layer < model.num_layers; ++layer) {
+    expected.insert("model.layers." + std::to_string(layer) + ".mlp.down_proj");
+  }
+  EXPECT_EQ(some->paths, expected);
+  EXPECT_EQ(Json::parse(format_adapter_config(*some), nullptr, false)["target_modules"], Json(expected));
+  EXPECT_THAT(resolved(model, "layers.1.self_attn.q_proj,q_proj")->paths, testing::IsEmpty());
+  LoraConfig last;
+  last.layers = {1};
+  EXPECT_THAT(resolved(model, "layers.1.self_attn.q_proj, down_proj", "", last)->paths,
+              testing::ElementsAre(second + "mlp.down_proj", second + "self_attn.q_proj"));
+  expect_refused(resolved(model, "layers.0.self_attn.q_proj", "", last).status(),
+                 {"lora_target", "model.layers.0.self_attn.q_proj", "layers_to_transform (1)"});
+  for (const char* none : {"attn.q_proj", "layers.9.self_attn.q_proj", ".q_proj", "self_attn"}) {
+    expect_refused(resolved(model, none).status(), {"lora_target", none});
+  }
 }
 
 TEST(ResolveTargets, UnknownWord_IsNamedWithThePossibleOnes) {

@@ -103,7 +103,8 @@ std::vector<Entry> method_keys() {
       Entry(kRun, "lora_dropout", &Config::lora_dropout, "share of an adapter's inputs dropped while training")
           .below(1),
       Entry(kRun, "lora_target", &Config::lora_target,
-            "all, or the names of the linear layers that get an adapter: q_proj,v_proj")
+            "all, or the linear layers that get an adapter, by names or by ends of their paths: "
+            "q_proj,layers.0.mlp.up_proj")
           .written({{"all-linear", "all"}})
           .listed(),
       Entry(kRun, "target_parameters", &Config::target_parameters,

@@ -33,8 +33,8 @@ struct LoraConfig {
   bool use_rslora = false;
   bool use_dora = false;             // weights decomposed into magnitude and direction
   std::vector<std::string> targets;  // module names: q_proj, ...
-  /// Of an adapter that chooses among the modules of a name (by their paths or by a regular expression), which PEFT
-  /// never puts otherwise than into its file: the paths of those that have factors there. Empty: all of `targets`.
+  /// Of an adapter that chooses among the modules of a name (by ends of their paths, or in a file by a regular
+  /// expression too): the paths of those that have factors. Empty: all of `targets`.
   std::set<std::string> paths;
   /// PEFT's target_parameters: ends of the paths of experts' tensors and routers' (expert_factors.h). With `targets`
   /// never empty once resolved.
@@ -58,12 +58,12 @@ struct LoraConfig {
   bool saves(const std::string& module) const;
 };
 
-/// Sets `targets` and `parameters`. `words`: all, which is every linear layer of the blocks but not the head, or names
-/// of modules; where names mean experts (names_mean_experts()), as in PEFT those of an MLP's layers stand for the
-/// tensors of all experts, gate and up together for one of twice the rank and alpha, and all is these too; none: no
-/// module. `parameters`: ends of the paths of expert_tensors(). REQUIRES: all else of `lora` is set.
-/// Errors: InvalidArgument naming the word and the possible ones, or what adapters of experts do not know: dropout,
-/// DoRA, single blocks.
+/// Sets `targets`, `paths` and `parameters`. `words`: all, which is every linear layer of the blocks but not the head,
+/// or names of modules or ends of their paths (self_attn.q_proj, layers.3.self_attn.q_proj); where names mean experts
+/// (names_mean_experts()), as in PEFT those of an MLP's layers stand for the tensors of all experts, gate and up
+/// together for one of twice the rank and alpha, and all is these too; none: no module. `parameters`: ends of the paths
+/// of expert_tensors(). REQUIRES: all else of `lora` is set. Errors: InvalidArgument naming the word and the possible
+/// ones, or what adapters of experts do not know: dropout, DoRA, single blocks.
 absl::Status resolve_targets(const ModelConfig& model, const std::string& words, const std::string& parameters,
                              LoraConfig& lora);
 
