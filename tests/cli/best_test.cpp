@@ -211,6 +211,19 @@ TEST(Result, AnswersThatNothingEnds_AreTold) {
       HasSubstr("the chat template ends an answer with no token of its own, so the model does not learn to stop"));
 }
 
+TEST(Result, SamplesBeyondTheModelsPositions_AreTold) {
+  const Workspace workspace;
+  EXPECT_THAT(workspace.run(train()).err, testing::Not(HasSubstr("max_position_embeddings")));
+  Json config = Json::parse(workspace.read("model/config.json"));
+  config["max_position_embeddings"] = 36;
+  workspace.write("model/config.json", config.dump());
+  const Outcome outcome = workspace.run(train({"--output_dir=other"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, testing::AllOf(HasSubstr("the longest sample has 40 tokens"), HasSubstr("cutoff_len: 36")));
+  EXPECT_THAT(workspace.run(train({"--output_dir=cut", "--cutoff_len=36"})).err,
+              testing::Not(HasSubstr("max_position_embeddings")));
+}
+
 TEST(Result, EveryTokenizerFileAndTheTemplate_AreTheModelsOwn) {
   for (const char* method : {"lora", "full"}) {
     const Workspace workspace;

@@ -100,6 +100,15 @@ std::optional<std::string> missing_end(const data::DataReport& report, const Tex
          "after the last one of a conversation";
 }
 
+/// Positions that the model has not seen: what turns by them there is a guess.
+std::optional<std::string> beyond_positions(const data::DataReport& report, const model::ModelConfig& model) {
+  const bool turns = model.without_rope.empty() || std::ranges::count(model.without_rope, false) > 0;
+  if (!turns || model.max_positions == 0 || report.longest <= model.max_positions) return std::nullopt;
+  return fmt::format(
+      "the longest sample has {} tokens, max_position_embeddings of the model is {}: cutoff_len: {} cuts samples there",
+      report.longest, model.max_positions, model.max_positions);
+}
+
 }  // namespace
 
 absl::Status Trainer::open() {
@@ -129,7 +138,10 @@ absl::Status Trainer::open() {
     tell(progress_, "reading the data");
     RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
-    if (auto note = missing_end(data_.train.report, *text_)) early_notes_.push_back(*std::move(note));
+    for (auto& note : {missing_end(data_.train.report, *text_),
+                       beyond_positions(data_.train.report, model_.architecture->config())}) {
+      if (note) early_notes_.push_back(*note);
+    }
   }
   if (data_.train.samples.empty()) return invalid_input("dataset: {} holds no sample to train on", config_.dataset);
   RONDO_RETURN_IF_ERROR(check_vocabulary());
