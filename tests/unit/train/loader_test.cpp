@@ -261,6 +261,18 @@ TEST(Loader, StepsOfEpochs_AreRoundedUp) {
   EXPECT_DOUBLE_EQ(loader.epochs_of(6), 1.5);
 }
 
+/// An epoch's last step may have fewer microbatches than others: 12 in steps of 5.
+TEST(Loader, EpochsOfSteps_CountMicrobatches) {
+  const data::Dataset dataset = samples(23);
+  Loader loader(dataset, {2, 5, true, 42});
+  for (const double epoch : {0.0, 1.0, 2.0}) {
+    const auto begin = 3 * static_cast<std::uint64_t>(epoch);
+    EXPECT_DOUBLE_EQ(loader.epochs_of(begin), epoch);
+    EXPECT_DOUBLE_EQ(loader.epochs_of(begin + 1), epoch + 5.0 / 12);
+    EXPECT_DOUBLE_EQ(loader.epochs_of(begin + 2), epoch + 10.0 / 12);
+  }
+}
+
 TEST(BatchesAhead, EveryStep_IsTheLoadersOwn) {
   const data::Dataset dataset = samples(23);
   const LoaderOptions options{2, 3, true, 42, 64};

@@ -16,7 +16,7 @@ Loader::Loader(const data::Dataset& dataset, const LoaderOptions& options)
       // Best fit decreasing gives as many sequences for the same lengths, whatever their order.
       alike_(options.packing == 0 || data::epochs_are_alike(dataset)) {
   go_to(0);
-  starts_ = {0, steps_in(sequences_.size())};
+  add_epoch();
 }
 
 data::Sequences Loader::sequences_of(std::uint64_t epoch) const {
@@ -26,9 +26,10 @@ data::Sequences Loader::sequences_of(std::uint64_t epoch) const {
   return data::pack_best_fit(dataset_, order, options_.packing, options_.seed, epoch);
 }
 
-std::uint64_t Loader::steps_in(std::size_t sequences) const {
-  const std::uint64_t per_step = std::uint64_t{options_.batch_size} * options_.accumulation;
-  return (sequences + per_step - 1) / per_step;
+void Loader::add_epoch() {
+  const auto parts = [](std::uint64_t whole, std::uint64_t part) { return (whole + part - 1) / part; };
+  microbatches_.push_back(parts(sequences_.size(), options_.batch_size));
+  starts_.push_back(starts_.back() + parts(microbatches_.back(), options_.accumulation));
 }
 
 void Loader::go_to(std::uint64_t epoch) {
@@ -48,7 +49,7 @@ std::uint64_t Loader::start_of(std::uint64_t epoch) {
   if (alike_) return epoch * steps_per_epoch();
   while (starts_.size() <= epoch) {
     go_to(starts_.size() - 1);
-    starts_.push_back(starts_.back() + steps_in(sequences_.size()));
+    add_epoch();
   }
   return starts_[static_cast<std::size_t>(epoch)];
 }
@@ -74,11 +75,11 @@ std::uint64_t Loader::steps_of(double epochs, std::uint64_t most) {
 }
 
 double Loader::epochs_of(std::uint64_t step) {
-  if (alike_) return static_cast<double>(step) / static_cast<double>(steps_per_epoch());
   const std::uint64_t epoch = epoch_at(step);
-  const std::uint64_t begin = start_of(epoch);
-  const auto length = static_cast<double>(start_of(epoch + 1) - begin);
-  return static_cast<double>(epoch) + static_cast<double>(step - begin) / length;
+  const std::uint64_t done = (step - start_of(epoch)) * options_.accumulation;
+  if (done == 0) return static_cast<double>(epoch);
+  const std::uint64_t all = microbatches_[alike_ ? 0 : static_cast<std::size_t>(epoch)];
+  return static_cast<double>(epoch) + static_cast<double>(done) / static_cast<double>(all);
 }
 
 data::PackingReport Loader::packing() {

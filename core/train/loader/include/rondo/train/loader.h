@@ -30,7 +30,7 @@ class Loader {
   std::uint64_t steps_per_epoch() const { return starts_[1]; }
   /// Steps of that many epochs, rounded up; it stops counting at `most`.
   std::uint64_t steps_of(double epochs, std::uint64_t most = ~std::uint64_t{0});
-  /// Epochs that `step` steps are.
+  /// Epochs that `step` steps are, by the microbatches of each, as transformers counts: the last step may have fewer.
   double epochs_of(std::uint64_t step);
   /// Whether the first `steps` steps are whole epochs.
   bool ends_epoch(std::uint64_t steps) { return start_of(epoch_at(steps)) == steps; }
@@ -57,15 +57,16 @@ class Loader {
 
  private:
   data::Sequences sequences_of(std::uint64_t epoch) const;
-  std::uint64_t steps_in(std::size_t sequences) const;
+  void add_epoch();  // the one that `sequences_` is of
   std::uint64_t start_of(std::uint64_t epoch);
   std::uint64_t epoch_at(std::uint64_t step);
   void go_to(std::uint64_t epoch);
 
   const data::Dataset& dataset_;
   const LoaderOptions options_;
-  bool alike_ = true;                  // every epoch has as many steps as the first
-  std::vector<std::uint64_t> starts_;  // first step of each epoch, as far as they were needed
+  bool alike_ = true;                        // every epoch has as many steps as the first
+  std::vector<std::uint64_t> starts_ = {0};  // first step of each epoch, as far as they were needed
+  std::vector<std::uint64_t> microbatches_;  // of each epoch but the last of `starts_`
   std::uint64_t epoch_ = ~std::uint64_t{0};
   data::Sequences sequences_;  // of epoch_
 };
