@@ -102,7 +102,7 @@ OpRates fit_rates(const std::vector<ObservedProgram>& programs, const DeviceShap
       if (work <= 0 || seconds <= 0) continue;
       Fit& fit = fits[op.shape];
       fit.most = most_rate(op, device, dtype);
-      fit.rate = std::min(work / seconds, fit.most);
+      fit.rate = work / seconds;
     }
   }
   const auto seconds_of = [&](const PhaseCost::OpCost& op) {

@@ -242,6 +242,8 @@ TEST(Loader, EpochsOfUnlikeLengths_AreCountedStepByStep) {
     lengths.push_back(step - begin);
     EXPECT_EQ(loader.steps_of(static_cast<double>(number + 1)), step);
     EXPECT_DOUBLE_EQ(loader.epochs_of(step), static_cast<double>(number + 1));
+    EXPECT_DOUBLE_EQ(loader.epochs_of(begin + 1),
+                     static_cast<double>(number) + 1 / static_cast<double>(step - begin));  // a microbatch a step
     EXPECT_TRUE(loader.ends_epoch(step));
     EXPECT_FALSE(loader.ends_epoch(step - 1));
   }
