@@ -115,18 +115,23 @@ void remove_unfinished_files(const std::filesystem::path& folder) {
   }
 }
 
-void remove_abandoned_files(const std::filesystem::path& folder) {
+void remove_if_abandoned(const std::filesystem::path& path, std::chrono::seconds idle) {
   namespace fs = std::filesystem;
+  std::error_code error;  // what cannot be removed takes room and nothing else
+  const fs::file_time_type written = fs::last_write_time(path, error);
+  if (error || fs::file_time_type::clock::now() - written < idle) return;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, error);
+  ::close(fd);
+}
+
+void remove_abandoned_files(const std::filesystem::path& folder) {
   constexpr std::chrono::minutes kBetweenWrites(10);  // and longer than a new file is without its lock
   std::error_code error;                              // as above
-  for (const fs::path& path : entries_of(folder, error)) {
-    if (!is_unfinished(path.filename().string()) || !fs::is_regular_file(path, error)) continue;
-    const fs::file_time_type written = fs::last_write_time(path, error);
-    if (error || fs::file_time_type::clock::now() - written < kBetweenWrites) continue;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) fs::remove(path, error);
-    ::close(fd);
+  for (const std::filesystem::path& path : entries_of(folder, error)) {
+    const bool is_one = is_unfinished(path.filename().string()) && std::filesystem::is_regular_file(path, error);
+    if (is_one) remove_if_abandoned(path, kBetweenWrites);
   }
 }
 

@@ -1,6 +1,7 @@
 // A file that is written piece by piece beside its place and takes it only when it is whole.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -44,5 +45,7 @@ void remove_unfinished_files(const std::filesystem::path& folder);
 /// The same where others may be writing: what has not been written to for ten minutes and whose lock nobody holds. On
 /// file systems without locks (flock) nothing is removed.
 void remove_abandoned_files(const std::filesystem::path& folder);
+/// Removes a file, or a folder and what is in it, by that rule: `idle` in the place of ten minutes.
+void remove_if_abandoned(const std::filesystem::path& path, std::chrono::seconds idle);
 
 }  // namespace rondo

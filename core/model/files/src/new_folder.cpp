@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "rondo/base/atomic_file.h"
 #include "rondo/base/file.h"
 #include "rondo/base/folder.h"
 #include "rondo/base/status.h"
@@ -51,13 +52,9 @@ void remove_abandoned(const std::filesystem::path& target) {
   constexpr std::chrono::seconds kWithoutLock(10);  // and longer than a new one is
   std::error_code error;                            // what cannot be removed takes room and nothing else
   for (const fs::path& path : entries_of(target.parent_path(), error)) {
-    if (!is_beginning_of(target.filename().string(), path.filename().string())) continue;
-    const fs::file_time_type written = fs::last_write_time(path, error);
-    if (error || fs::file_time_type::clock::now() - written < kWithoutLock) continue;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, error);
-    ::close(fd);
+    const bool is_one = is_beginning_of(target.filename().string(), path.filename().string()) &&
+                        fs::is_directory(fs::symlink_status(path, error));
+    if (is_one) remove_if_abandoned(path, kWithoutLock);
   }
 }
 
