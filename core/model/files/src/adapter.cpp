@@ -15,7 +15,6 @@
 #include "json_fields.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
-#include "rondo/model/expert_factors.h"
 #include "rondo/model/parameters.h"
 #include "rondo/model/safetensors.h"
 

@@ -98,13 +98,13 @@ class ModuleWords {
     for (const LinearModule& linear : linears_) taken_.insert(linear.path);
   }
   bool take(const std::string& word) {
-    const std::size_t before = matched_;
+    bool found = false;
     for (const LinearModule& linear : linears_) {
       if (!fits(word, linear.path)) continue;
       taken_.insert(linear.path);
-      ++matched_;
+      found = true;
     }
-    return matched_ > before;
+    return found;
   }
 
   /// Names where these say all, else paths. Errors: none of these is in the blocks that are adapted.
@@ -132,7 +132,6 @@ class ModuleWords {
   std::vector<LinearModule> linears_;
   std::vector<std::string> names_;
   std::set<std::string> taken_;  // paths
-  std::size_t matched_ = 0;
 };
 
 }  // namespace
@@ -150,17 +149,19 @@ absl::Status check_parameters(const LoraConfig& lora, const std::string& example
       "such as {}",
       key, fmt::join(lora.parameters, ", "), example);
 }
+
 std::string attention_alone(const ModelConfig& model) {
   std::uint32_t block = 0;
   const auto has_another = [&] {
-    const bool space = is_state_space(model, block) && !model.state_space->beside_attention;
-    return is_linear(model, block) || is_convolution(model, block) || space || !has_attention(model, block);
+    return is_linear(model, block) || is_convolution(model, block) || space_replaces_attention(model, block) ||
+           !has_attention(model, block);
   };
   while (block + 1 < model.num_layers && has_another()) ++block;
   std::vector<std::string> names;
   for (const LinearModule& linear : attention_linears(model, block)) names.push_back(linear.name);
   return fmt::format("lora_target: {}", fmt::join(names, ","));
 }
+
 absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const ModelConfig& model,
                                                                           const std::string& key,
                                                                           const std::string& text) {
@@ -228,4 +229,5 @@ absl::Status resolve_targets(const ModelConfig& model, const std::string& words,
   }
   return check_parameters(lora, attention_alone(model));
 }
+
 }  // namespace rondo::model

@@ -16,10 +16,6 @@ constexpr const char* kModel = "model.";
 constexpr const char* kMixerName = "mixer";
 constexpr const char* kMixerModule = "mixer.";
 
-bool replaces_attention(const ModelConfig& config, std::uint32_t layer) {
-  return is_state_space(config, layer) && !config.state_space->beside_attention;
-}
-
 std::string layer_prefix(const ModelConfig& config, std::uint32_t layer) {
   return fmt::format("{}layers.{}.", name_prefix(config), layer);
 }
@@ -225,7 +221,7 @@ void add_attention_half(const ModelConfig& config, std::uint32_t layer, std::vec
     add_linear_attention(config, layer, out);
   } else {
     if (is_state_space(config, layer)) add_state_space(config, layer, out);
-    if (!replaces_attention(config, layer)) add_full_attention(config, layer, out);
+    if (!space_replaces_attention(config, layer)) add_full_attention(config, layer, out);
   }
   add_norm_if(config, norms.attention_output, layer, out);
 }
@@ -430,9 +426,13 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear) {
 std::string attention_path(const ModelConfig& config, std::uint32_t layer) {
   if (is_convolution(config, layer)) return layer_prefix(config, layer) + "conv";
   if (!config.lone_mlps.empty()) return layer_prefix(config, layer) + kMixerName;
-  if (replaces_attention(config, layer)) return space_path(config, layer);
+  if (space_replaces_attention(config, layer)) return space_path(config, layer);
   return layer_prefix(config, layer) +
          (is_linear(config, layer) ? "linear_attn" : traits_of(config.family).attention_name);
+}
+
+bool space_replaces_attention(const ModelConfig& config, std::uint32_t layer) {
+  return is_state_space(config, layer) && !config.state_space->beside_attention;
 }
 
 std::string space_path(const ModelConfig& config, std::uint32_t layer) {
@@ -451,7 +451,7 @@ std::vector<LinearModule> attention_linears(const ModelConfig& config, std::uint
   if (!has_attention(config, layer)) return {};
   if (is_linear(config, layer)) return linear_attention_linears(config, layer);
   if (is_convolution(config, layer)) return convolution_linears(config, layer);
-  if (replaces_attention(config, layer)) return state_space_linears(config, layer);
+  if (space_replaces_attention(config, layer)) return state_space_linears(config, layer);
   if (config.latent_attention) return latent_attention_linears(config, layer);
   const std::uint64_t hidden = config.hidden_size;
   const HeadShape heads = heads_of(config, layer);

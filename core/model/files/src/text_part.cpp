@@ -25,7 +25,7 @@ constexpr const char* kQwen3Vl = R"({"vocab_size": 151936, "hidden_size": 4096, 
     "max_position_embeddings": 128000, "rms_norm_eps": 1e-6, "rope_theta": 5e5})";
 constexpr const char* kQwen3VlMoe = R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
     "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128000,
-    "rms_norm_eps": 1e-6, "rope_theta": 5e5, "num_experts": 60, "num_experts_per_tok": 4,
+    "rms_norm_eps": 1e-6, "rope_theta": 5e5, "num_local_experts": 60, "num_experts_per_tok": 4,
     "moe_intermediate_size": 1408})";
 constexpr std::array kBuiltAs = {
     BuiltAs{"qwen2_vl", "qwen2", kQwen2Vl, true}, BuiltAs{"qwen2_5_vl", "qwen2", kQwen2Vl, true},
@@ -42,12 +42,6 @@ void turn_by_positions(Json& text) {
   }
 }
 
-/// Whatever the configuration says. transformers writes the number of experts under a name of its own.
-void sum_shares_to_one(Json& text) {
-  text["norm_topk_prob"] = true;
-  if (text.contains("num_local_experts")) text["num_experts"] = text["num_local_experts"];
-}
-
 Json built_as(const BuiltAs& kind, const Json& document, Json part) {
   Json text = Json::parse(kind.defaults);
   if (kind.flat && !document.contains("text_config")) part = document;
@@ -58,7 +52,7 @@ Json built_as(const BuiltAs& kind, const Json& document, Json part) {
   } else {  // no layer of it slides
     text.erase("use_sliding_window");
     text.erase("layer_types");
-    if (kind.text == "qwen3_moe") sum_shares_to_one(text);
+    if (kind.text == "qwen3_moe") text["norm_topk_prob"] = true;  // whatever it says
   }
   text["tie_word_embeddings"] = kind.flat && part.value("tie_word_embeddings", Json()) == true;
   return text;

@@ -218,7 +218,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   }
   if (is_state_space(config, block)) {
     builder.parts().state_space = state_space_parts(builder, space_path(config, block), *config.state_space);
-    if (!config.state_space->beside_attention) return std::move(builder.parts());
+    if (space_replaces_attention(config, block)) return std::move(builder.parts());
   }
   if (is_linear(config, block)) {
     builder.parts().linear_attention = linear_attention_parts(builder, attention, *config.linear_attention);
@@ -290,7 +290,7 @@ TensorId record_attention_of(Recorder& recorder, WeightSource& weights, Carried&
   const auto* linear = parts.linears.data();
   if (parts.state_space) {
     const TensorId inner = record_state_space(recorder, normed, weights, linears, parts, config, decodes);
-    if (!config.state_space->beside_attention) {
+    if (space_replaces_attention(config, block)) {
       return record_output(recorder, weights, linears, parts, inner, x, config);
     }
     linear += kLinearsOfSpace;

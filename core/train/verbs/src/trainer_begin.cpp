@@ -138,8 +138,8 @@ absl::Status Trainer::open() {
     tell(progress_, "reading the data");
     RONDO_ASSIGN_OR_RETURN(text_, open_text(model_.documents));
     RONDO_ASSIGN_OR_RETURN(data_, load_data(config_, model_.documents, *text_));
-    for (auto& note : {missing_end(data_.train.report, *text_),
-                       beyond_positions(data_.train.report, model_.architecture->config())}) {
+    for (const auto& note : {missing_end(data_.train.report, *text_),
+                             beyond_positions(data_.train.report, model_.architecture->config())}) {
       if (note) early_notes_.push_back(*note);
     }
   }

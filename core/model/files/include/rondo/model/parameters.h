@@ -227,6 +227,9 @@ std::vector<LinearModule> parts_or_self(const LinearModule& linear);
 /// where a state space stands in its place; mixer where it is all that the block has.
 std::string attention_path(const ModelConfig& config, std::uint32_t layer);
 
+/// Of one block: its state space stands in the place of attention, not beside it.
+bool space_replaces_attention(const ModelConfig& config, std::uint32_t layer);
+
 /// The path of a block's state space.
 std::string space_path(const ModelConfig& config, std::uint32_t layer);
 
