@@ -139,7 +139,7 @@ def parts_of_factors(config, name, tensor):
     return [(f"{experts}{word}.lora_B.weight", part.reshape(-1, part.shape[2])) for word, part in parts.items()]
 
 
-LATENT = ("glm4_moe_lite", "deepseek_v3", "deepseek_v2", "youtu")  # attention by a latent
+LATENT = ("glm4_moe_lite", "deepseek_v3", "deepseek_v2", "youtu", "minicpm3")  # attention by a latent
 
 
 def parts_of_latent(config, name, tensor):
@@ -147,7 +147,7 @@ def parts_of_latent(config, name, tensor):
     if "lora_A" in name:
         return [(name, tensor)]
     heads, plain, turned, values = config.num_attention_heads, config.qk_nope_head_dim, config.qk_rope_head_dim, config.v_head_dim
-    pairs = [*range(0, turned, 2), *range(1, turned, 2)] if getattr(config, "rope_interleave", True) else [*range(turned)]
+    pairs = [*range(0, turned, 2), *range(1, turned, 2)] if getattr(config, "rope_interleave", config.model_type != "minicpm3") else [*range(turned)]
     if ".q_proj." in name or ".q_b_proj." in name:
         order = [*(plain + i for i in pairs), *range(plain)]
         return [(name, tensor.reshape(heads, plain + turned, *tensor.shape[1:])[:, order].reshape(tensor.shape))]

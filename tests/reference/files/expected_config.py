@@ -36,9 +36,19 @@ def as_list(value):
 def ropes_of(config):
     """Of the layers that see all and of those that slide, None where these have no settings of their own."""
     rope = config.rope_parameters
+    if config.model_type == "granite_swa":
+        return ropes_by_layer(config)
     if "full_attention" not in rope:
         return rope_of(config, rope), None
     return rope_of(config, rope["full_attention"]), rope_of(config, rope["sliding_attention"])
+
+
+def ropes_by_layer(config):
+    """Of layers with one base for each kind."""
+    thetas = {kind: theta for kind, theta in zip(config.layer_types, config.layer_rope_theta) if theta}
+    full, window = (thetas.get(f"{kind}_attention") for kind in ("full", "sliding"))
+    ropes = [rope_of(config, {**config.rope_parameters, "rope_theta": theta}) for theta in (full or window, window)]
+    return ropes[0], ropes[1] if full and window and full != window else None
 
 
 def rope_of(config, rope):
@@ -84,6 +94,8 @@ def without_rope_of(config, layers):
         return [layer.self_attn.sliding_window is None for layer in layers]
     if config.model_type == "nemotron_h":
         return [True] * len(layers)
+    if config.model_type == "granite_swa":
+        return [theta == 0 for theta in config.layer_rope_theta]
     if config.model_type == "granitemoehybrid":
         return [config.position_embedding_type != "rope"] * len(layers)
     if config.model_type in ("exaone4", "exaone_moe"):
@@ -267,7 +279,7 @@ def expected(folder):
         "activation": ACTIVATIONS.index(act), "rope": rope, "window_rope": window_rope,
         "without_rope": without_rope_of(config, layers),
         "attention_scale": in_fp32(attention.scaling if attention is not None else head_dim**-0.5), "embedding_scale": in_fp32(embedding_scale),
-        "residual_multiplier": float(getattr(layers[0], "residual_multiplier", 1.0)),
+        "residual_multiplier": float(getattr(layers[0], "residual_multiplier", getattr(layers[0], "residual_scale", 1.0))),
         "logits_scaling": 1.0 / logits_scaling if config.model_type == "hyperclovax" else logits_scaling,
         "attention_cap": float(getattr(config, "attn_logit_softcapping", None) or 0.0),
         "logits_cap": float(getattr(config, "final_logit_softcapping", None) or 0.0),

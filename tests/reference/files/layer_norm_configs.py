@@ -1,6 +1,6 @@
 """Cases of make_config_goldens.py: families whose blocks are normed by LayerNorm."""
 
-from transformers import Cohere2Config, CohereConfig, GPTNeoXConfig, NemotronConfig, OlmoConfig, StableLmConfig, Starcoder2Config
+from transformers import Cohere2Config, CohereConfig, GPTNeoXConfig, Jais2Config, NemotronConfig, OlmoConfig, StableLmConfig, Starcoder2Config
 
 
 def layer_norm_cases(saved, written):
@@ -49,6 +49,9 @@ def layer_norm_cases(saved, written):
             "nemotron", attention_bias=False, attention_dropout=0.0, bos_token_id=2, eos_token_id=3, head_dim=16, hidden_act="relu2",
             initializer_range=0.0134, max_position_embeddings=4096, mlp_bias=False, norm_eps=1e-05, num_key_value_heads=2,
             partial_rotary_factor=0.25, rope_theta=10000, tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True),
+        "saved_jais2": saved(Jais2Config, num_key_value_heads=2, head_dim=12, attention_bias=False, mlp_bias=False, layer_norm_eps=1e-6,
+                             tie_word_embeddings=True, dtype="float16", rope_parameters=dict(rope_type="default", rope_theta=5e5)),
+        "jais2_bare": written("jais2"),
         "saved_gpt_neox": saved(GPTNeoXConfig, hidden_act="gelu_new", layer_norm_eps=1e-4, attention_bias=False,
                                 tie_word_embeddings=True, dtype="float16",
                                 rope_parameters=dict(rope_type="default", rope_theta=20000.0, partial_rotary_factor=0.5)),

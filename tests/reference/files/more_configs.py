@@ -1,6 +1,7 @@
 """Cases of make_config_goldens.py: families with rows of their own beside the Llamas, GLMs, Granites and mixtures there."""
 
 from layer_norm_configs import layer_norm_cases
+from llama_like_configs import llama_like_cases
 from space_configs import space_cases
 from transformers import AfmoeConfig, Dots1Config, ExaoneMoeConfig, GlmConfig, GraniteMoeHybridConfig, GraniteMoeSharedConfig
 from transformers import HeliumConfig, HunYuanMoEV1Config, HyperCLOVAXConfig, InternLM3Config, IQuestCoderConfig, MellumConfig
@@ -234,5 +235,5 @@ def mixture_cases(saved, written):
 
 
 def more_cases(saved, written):
-    return {**dense_cases(saved, written), **granite_cases(saved, written), **nemotron_cases(saved, written), **mixture_cases(saved, written),
+    return {**dense_cases(saved, written), **llama_like_cases(saved, written), **granite_cases(saved, written), **nemotron_cases(saved, written), **mixture_cases(saved, written),
             **layer_norm_cases(saved, written), **space_cases(saved, written)}

@@ -95,6 +95,8 @@ def kinds_of(names):
                         "down_proj": "dense_4h_to_h", "lm_head,embed_tokens": "lm_head"})
     if has(".c_fc."):
         return renamed({"mlp.up_proj": "mlp.c_fc", "down_proj": "c_proj"})
+    if has(".fc1."):
+        return renamed({"mlp.up_proj": "mlp.fc1", "down_proj": "fc2"})
     if has(".feed_forward.up_proj."):  # beside a state space
         return {**renamed({"mlp.up_proj": "feed_forward.up_proj"}), **OF_SPACES}
     if has(".mixer."):

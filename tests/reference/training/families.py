@@ -482,8 +482,8 @@ def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     hidden = text_config(model).hidden_size
     model_type = model.config.model_type
-    scales_embedding = model_type.startswith("gemma") or model_type == "afmoe"
-    adds_one = ((model_type.startswith("gemma") and not model_type.startswith("gemma4")) or model_type == "nemotron"
+    scales_embedding = model_type.startswith("gemma") or model_type in ("afmoe", "vaultgemma")
+    adds_one = ((model_type.startswith("gemma") and not model_type.startswith("gemma4")) or model_type in ("nemotron", "vaultgemma")
                 or model_type.startswith(("qwen3_5", "qwen3_next")))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -513,7 +513,7 @@ def make_config(name, **changes):
     config_class, _, values = CASES[name]
     if "vocab_size" in changes and values.get("vocab_size_per_layer_input"):  # of more rows than the embedding
         changes = {**changes, "vocab_size_per_layer_input": changes["vocab_size"] + 4}
-    without = dict(pad_token_id=None) if name == "youtu" else {}  # of one transformers makes the row 0 when it loads this family
+    without = dict(pad_token_id=None) if name == "youtu" or name.startswith("minicpm3") else {}  # of one transformers makes the row 0 when it loads this family
     return config_class(**{**values, **changes, **without})
 
 
@@ -539,7 +539,7 @@ def targets_of(model):
     if model.config.model_type.startswith("qwen3_5"):
         return SHARED_LAYERS if hasattr(text_config(model), "num_experts") else DELTA_LAYERS
     if hasattr(model.config, "kv_lora_rank"):
-        of_mlp = LINEAR_LAYERS[4:] if model.config.model_type == "youtu" else []
+        of_mlp = LINEAR_LAYERS[4:] if model.config.model_type in ("youtu", "minicpm3") else []
         return [*(["q_proj"] if model.config.q_lora_rank is None else ["q_a_proj", "q_b_proj"]), *LATENT_LAYERS, *of_mlp]
     if model.config.model_type in ("granitemoeshared", "granitemoehybrid"):
         of_mamba = ["in_proj", "out_proj"] if any(hasattr(layer, "mamba") and layer.mamba for layer in model.model.layers) else []

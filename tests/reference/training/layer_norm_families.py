@@ -1,11 +1,13 @@
 """Cases of families.py whose blocks are normed by LayerNorm."""
 from transformers import Cohere2Config, Cohere2ForCausalLM, CohereConfig, CohereForCausalLM, OlmoConfig, OlmoForCausalLM
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, NemotronConfig, NemotronForCausalLM
-from transformers import StableLmConfig, StableLmForCausalLM, Starcoder2Config, Starcoder2ForCausalLM
+from transformers import Jais2Config, Jais2ForCausalLM, StableLmConfig, StableLmForCausalLM, Starcoder2Config, Starcoder2ForCausalLM
 
 UNGATED_LAYERS = {  # of MLPs, and what is behind attention
     "starcoder2": ["o_proj", "c_fc", "c_proj"],
     "nemotron": ["o_proj", "up_proj", "down_proj"],
+    "jais2": ["o_proj", "up_proj", "down_proj"],
+    "nanochat": ["o_proj", "fc1", "fc2"],
 }
 
 BUILT_AS_OTHERS = ("cohere", "cohere_biased", "stablelm", "stablelm_parallel", "gpt_neox_serial", "nemotron_biased")
@@ -23,6 +25,11 @@ def layer_norm_cases(case):
             NemotronConfig, NemotronForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2, num_attention_heads=3,
             num_key_value_heads=1, vocab_size=121, norm_eps=1e-4, hidden_act="relu2", tie_word_embeddings=True, attention_bias=True,
             mlp_bias=True, rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=5000.0, partial_rotary_factor=1.0)),
+        # Biases everywhere, MLPs without a gate.
+        "jais2": case(
+            Jais2Config, Jais2ForCausalLM, hidden_size=48, intermediate_size=70, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=123, layer_norm_eps=1e-5, hidden_act="relu2", tie_word_embeddings=False,
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
         # Blocks in parallel; logits are multiplied, neighbouring channels turn.
         "cohere": case(
             CohereConfig, CohereForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2, num_attention_heads=4,

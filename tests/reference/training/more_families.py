@@ -4,14 +4,78 @@ from transformers import GlmConfig, GlmForCausalLM, GraniteMoeHybridConfig, Gran
 from transformers import GraniteMoeSharedConfig, GraniteMoeSharedForCausalLM, HeliumConfig, HeliumForCausalLM
 from transformers import HunYuanMoEV1Config, HunYuanMoEV1ForCausalLM, HyperCLOVAXConfig, HyperCLOVAXForCausalLM
 from transformers import InternLM3Config, IQuestCoderConfig, LlamaForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config, MiniMaxM2ForCausalLM
+from transformers import CwmConfig, CwmForCausalLM, FlexOlmoConfig, FlexOlmoForCausalLM
+from transformers import GraniteSWAConfig, GraniteSWAForCausalLM, LlamaConfig, MiniCPM3Config, MiniCPM3ForCausalLM
+from transformers import MinistralConfig, MinistralForCausalLM, NanoChatConfig, NanoChatForCausalLM, VaultGemmaConfig, VaultGemmaForCausalLM
 from transformers import NemotronHConfig, NemotronHForCausalLM, SolarOpenConfig, SolarOpenForCausalLM, YoutuConfig, YoutuForCausalLM
 
 BUILT_AS_OTHERS = ("internlm3", "iquestcoder", "helium", "glm", "solar_open", "granitemoehybrid_mixture", "granitemoehybrid_groups",
-                   "nemotron_h_dense")
+                   "nemotron_h_dense", "cwm", "ministral", "flex_olmo", "granite_swa_even", "minicpm3_plain",
+                   "nanochat_biased", "llama_longrope")
 
 
 def more_cases(case):
     return {
+        # Of the windows' pattern the first layer sees all.
+        "cwm": case(
+            CwmConfig, CwmForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, head_dim=14, vocab_size=125, rms_norm_eps=1e-5, tie_word_embeddings=False, sliding_window=6,
+            mlp_bias=True, rope_parameters=dict(rope_type="llama3", rope_theta=1000.0, factor=4.0, low_freq_factor=1.0,
+                                                high_freq_factor=4.0, original_max_position_embeddings=32)),
+        "ministral": case(
+            MinistralConfig, MinistralForCausalLM, hidden_size=44, intermediate_size=58, num_hidden_layers=3, num_attention_heads=2,
+            num_key_value_heads=1, head_dim=18, vocab_size=121, rms_norm_eps=1e-6, tie_word_embeddings=False, sliding_window=5,
+            layer_types=["full_attention", "sliding_attention", "full_attention"],
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        # Frequencies with a factor each, in a family that is not Phi.
+        "llama_longrope": case(
+            LlamaConfig, LlamaForCausalLM, hidden_size=48, intermediate_size=66, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=127, rms_norm_eps=1e-5, tie_word_embeddings=True, max_position_embeddings=256,
+            rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, original_max_position_embeddings=8,
+                                 short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5], long_factor=[1.0, 1.5, 2.0, 3.0, 4.0, 6.0])),
+        # Gemma 2 without the norms behind attention and MLP.
+        "vaultgemma": case(
+            VaultGemmaConfig, VaultGemmaForCausalLM, hidden_size=40, intermediate_size=62, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=4, head_dim=14, vocab_size=123, rms_norm_eps=1e-6,
+            query_pre_attn_scalar=18, sliding_window=6, attn_logit_softcapping=5.0, final_logit_softcapping=12.0,
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        # Attention by a latent whose channels turn in halves, factors by depth and width.
+        "minicpm3": case(
+            MiniCPM3Config, MiniCPM3ForCausalLM, hidden_size=40, intermediate_size=62, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=4, q_lora_rank=22, kv_lora_rank=16, qk_nope_head_dim=10, qk_rope_head_dim=6, vocab_size=125,
+            rms_norm_eps=1e-5, tie_word_embeddings=True, scale_emb=0.5, scale_depth=1.3, dim_model_base=90, max_position_embeddings=256,
+            rope_parameters=dict(rope_type="longrope", rope_theta=1000.0, original_max_position_embeddings=128,
+                                 short_factor=[1.0, 1.2, 1.5], long_factor=[1.0, 2.0, 5.0])),
+        "minicpm3_plain": case(
+            MiniCPM3Config, MiniCPM3ForCausalLM, hidden_size=44, intermediate_size=58, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=2, q_lora_rank=None, kv_lora_rank=18, qk_nope_head_dim=14, qk_rope_head_dim=8, v_head_dim=16,
+            vocab_size=119, rms_norm_eps=1e-5, tie_word_embeddings=False, scale_emb=1, scale_depth=None, dim_model_base=None,
+            attention_bias=True, mlp_bias=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        # Norms without weights, of the embedding and of what is turned too; channels turn the other way.
+        "nanochat": case(
+            NanoChatConfig, NanoChatForCausalLM, hidden_size=48, intermediate_size=82, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=127, rms_norm_eps=1e-5, hidden_act="relu2", final_logit_softcapping=2.5,
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        "nanochat_biased": case(
+            NanoChatConfig, NanoChatForCausalLM, hidden_size=40, intermediate_size=58, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=2, vocab_size=121, rms_norm_eps=1e-4, hidden_act="relu2", final_logit_softcapping=None, attention_bias=True,
+            rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=1000.0)),
+        # Sinks, and by layer a base of its rotary embedding or none.
+        "granite_swa": case(
+            GraniteSWAConfig, GraniteSWAForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=3, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=123, rms_norm_eps=1e-5, tie_word_embeddings=True, sliding_window=6,
+            layer_types=["full_attention", "sliding_attention", "sliding_attention"], layer_rope_theta=[1000.0, 50.0, 0],
+            embedding_multiplier=0.7, residual_multiplier=0.8, attention_multiplier=0.4, logits_scaling=0.6,
+            rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=7000.0)),
+        "granite_swa_even": case(
+            GraniteSWAConfig, GraniteSWAForCausalLM, hidden_size=40, intermediate_size=58, num_hidden_layers=2, num_attention_heads=2,
+            num_key_value_heads=1, vocab_size=119, rms_norm_eps=1e-4, tie_word_embeddings=False, sliding_window=7,
+            attention_bias=True, mlp_bias=True, embedding_multiplier=1.5, attention_multiplier=0.3, logits_scaling=0.7,
+            rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+        "flex_olmo": case(
+            FlexOlmoConfig, FlexOlmoForCausalLM, hidden_size=48, intermediate_size=30, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, vocab_size=127, rms_norm_eps=1e-5, tie_word_embeddings=False, num_experts=7,
+            num_experts_per_tok=3, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
         "internlm3": case(
             InternLM3Config, LlamaForCausalLM, hidden_size=48, intermediate_size=62, num_hidden_layers=2, num_attention_heads=4,
             num_key_value_heads=1, head_dim=14, vocab_size=123, rms_norm_eps=1e-5, tie_word_embeddings=False, attention_bias=True,

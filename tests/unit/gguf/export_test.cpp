@@ -435,8 +435,9 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
 }
 
 TEST(CheckExpressible, OfAFamilyThatNoFilesAreWrittenOf_IsRefusedByItsName) {
-  for (const std::string family : {"hyperclovax", "mellum", "solar_open", "exaone_moe", "minimax_m2", "afmoe",
-                                   "nemotron_h", "nemotron", "bamba", "falcon_h1"}) {
+  for (const std::string family :
+       {"hyperclovax", "mellum", "solar_open", "exaone_moe", "minimax_m2", "afmoe", "nemotron_h", "nemotron", "bamba",
+        "cwm", "ministral", "minicpm3", "nanochat", "granite_swa", "vaultgemma", "flex_olmo", "jais2", "falcon_h1"}) {
     model::InitOptions options;
     options.arch = family;
     const fs::path folder = fresh_folder() / "model";

@@ -22,14 +22,15 @@ TEST(ConfigGoldens, Cases_CoverEveryFamily) {
   for (const Json& golden : load_cases()) families.insert(golden["expected"]["model_type"].get<std::string>());
   EXPECT_THAT(families,
               testing::ElementsAre(
-                  "afmoe", "arcee", "bamba", "cohere", "cohere2", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5",
-                  "ernie4_5_moe", "exaone4", "exaone_moe", "falcon_h1", "gemma", "gemma2", "gemma3_text", "gemma4_text",
-                  "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt_neox", "gpt_oss", "granite", "granitemoe",
-                  "granitemoehybrid", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hyperclovax",
-                  "internlm3", "iquestcoder", "lfm2", "lfm2_moe", "llama", "mellum", "minimax_m2", "ministral3",
-                  "mistral", "mixtral", "nemotron", "nemotron_h", "olmo", "olmo2", "olmo3", "olmoe", "phi3", "qwen2",
+                  "afmoe", "arcee", "bamba", "cohere", "cohere2", "cwm", "deepseek_v2", "deepseek_v3", "dots1",
+                  "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "falcon_h1", "flex_olmo", "gemma", "gemma2",
+                  "gemma3_text", "gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt_neox", "gpt_oss",
+                  "granite", "granite_swa", "granitemoe", "granitemoehybrid", "granitemoeshared", "helium",
+                  "hunyuan_v1_dense", "hunyuan_v1_moe", "hyperclovax", "internlm3", "iquestcoder", "jais2", "lfm2",
+                  "lfm2_moe", "llama", "mellum", "minicpm3", "minimax_m2", "ministral", "ministral3", "mistral",
+                  "mixtral", "nanochat", "nemotron", "nemotron_h", "olmo", "olmo2", "olmo3", "olmoe", "phi3", "qwen2",
                   "qwen2_moe", "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "seed_oss",
-                  "smollm3", "solar_open", "stablelm", "starcoder2", "youtu"));
+                  "smollm3", "solar_open", "stablelm", "starcoder2", "vaultgemma", "youtu"));
 }
 
 TEST(ConfigGoldens, EverySpelling_GivesWhatTransformersMakesOfIt) {

@@ -45,6 +45,7 @@ inline nlohmann::json good_config(const std::string& model_type = "llama") {
   if (model_type == "glm4_moe_lite" || model_type == "youtu" || model_type.starts_with("deepseek")) {
     config.update({{"num_key_value_heads", 4}, {"head_dim", 64}, {"num_experts_per_tok", 2}});
   }
+  if (model_type == "minicpm3") config.update({{"num_key_value_heads", 4}, {"head_dim", 32}});
   return config;
 }
 

@@ -51,9 +51,11 @@ TEST(InitModel, AttentionByALatent_HasAsManyHeadsOfKeysAsOfQueries) {
 }
 
 TEST(InitModel, FamiliesOfOtherLayouts_AreReadAgain) {
-  for (const char* arch : {"internlm3", "helium", "glm", "hyperclovax", "granitemoeshared", "granitemoehybrid",
-                           "mellum", "dots1", "solar_open", "exaone_moe", "hunyuan_v1_moe", "minimax_m2", "afmoe",
-                           "nemotron_h", "bamba", "nemotron", "falcon_h1"}) {
+  for (const char* arch : {"internlm3",        "helium",     "glm",       "hyperclovax", "granitemoeshared",
+                           "granitemoehybrid", "mellum",     "dots1",     "solar_open",  "exaone_moe",
+                           "hunyuan_v1_moe",   "minimax_m2", "afmoe",     "nemotron_h",  "bamba",
+                           "nemotron",         "cwm",        "ministral", "minicpm3",    "nanochat",
+                           "granite_swa",      "vaultgemma", "flex_olmo", "jais2",       "falcon_h1"}) {
     const auto folder = fresh_folder() / "model";
     InitOptions options;
     options.arch = arch;
@@ -64,7 +66,8 @@ TEST(InitModel, FamiliesOfOtherLayouts_AreReadAgain) {
     ASSERT_TRUE(weights.ok()) << weights.status();
     EXPECT_TRUE(check_model_tensors(*config, *weights).ok()) << arch;
     // transformers takes no null for it.
-    const bool slides = config->family == Family::kExaoneMoe || config->family == Family::kAfmoe;
+    const bool slides = config->family == Family::kExaoneMoe || config->family == Family::kAfmoe ||
+                        config->family == Family::kVaultGemma;
     EXPECT_EQ(config->sliding_window[0], slides ? 512U : 0U) << arch;
   }
 }

@@ -176,6 +176,10 @@ TEST(KnownModels, ParametersOfSmallFamilies_AreAsInTransformers) {
   EXPECT_EQ(parameters_of(*known_model("nvidia/Minitron-4B-Base")), 4190509056U);
   EXPECT_EQ(parameters_of(*known_model("nvidia/Minitron-8B-Base")), 8271699968U);
   EXPECT_EQ(parameters_of(*known_model("ibm-granite/granite-4.0-micro")), 3402836480U);
+  EXPECT_EQ(parameters_of(*known_model("facebook/cwm")), 32581097472U);
+  EXPECT_EQ(parameters_of(*known_model("openbmb/MiniCPM3-4B")), 4073875968U);
+  EXPECT_EQ(parameters_of(*known_model("karpathy/nanochat-d32")), 1879048192U);
+  EXPECT_EQ(parameters_of(*known_model("inceptionai/Jais-2-8B-Chat")), 8090401280U);
 }
 
 TEST(KnownModels, OtherSpellings_AreTheSameModel) {

@@ -33,6 +33,7 @@ void parse_layer_norms(Fields& fields, const FamilyTraits& traits, ModelConfig& 
   config.centred_norms = traits.layer_norm;
   config.norm_weight = traits.norm_weight;
   config.norm_bias = traits.norm_bias;
+  config.norms_embedding = traits.norms_embedding;
   const std::string key(traits.parallel_key);
   config.parallel = key.empty() ? traits.parallel : fields.flag(key, traits.parallel);
   if (config.parallel) config.norm_place = traits.parallel_norm_place;
@@ -81,7 +82,35 @@ void parse_linear_factors(Fields& fields, ModelConfig& config) {
   refuse_biases(fields, config);
 }
 
+/// What a half of a block adds is times a factor, behind its bias in transformers.
+void refuse_scaled_biases(Fields& fields, const char* factor, const ModelConfig& config) {
+  for (const auto& [key, biased] :
+       {std::pair("attention_bias", config.attention_output_bias), std::pair("mlp_bias", config.mlp_bias)}) {
+    if (biased && config.residual_multiplier != 1.0 && config.norm_place == NormPlace::kInput) {
+      fields.refuse(key, fmt::format("biases with a {} are not supported; expected false", factor));
+    }
+  }
+}
+
+/// MiniCPM's. A null says that there is no factor.
+void parse_depth_scale(Fields& fields, ModelConfig& config) {
+  const auto or_usual = [&](const char* key, double absent, double usual) {
+    return fields.number(key, kFactors, fields.present(key) ? usual : absent);
+  };
+  const double root = std::sqrt(static_cast<double>(config.num_layers));
+  config.embedding_multiplier = fields.number("scale_emb", kFactors, 12.0);
+  config.residual_multiplier = or_usual("scale_depth", 1.4, root) / root;
+  config.logits_scaling = config.hidden_size / or_usual("dim_model_base", 256.0, config.hidden_size);
+  refuse_scaled_biases(fields, "scale_depth", config);
+}
+
 }  // namespace
+
+void add_depth_scale(const ModelConfig& config, OrderedJson& out) {
+  out["scale_emb"] = config.embedding_multiplier;
+  out["scale_depth"] = config.residual_multiplier * std::sqrt(static_cast<double>(config.num_layers));
+  out["dim_model_base"] = std::lround(config.hidden_size / config.logits_scaling);
+}
 
 void add_linear_factors(const ModelConfig& config, OrderedJson& out) {
   LinearFactors factors = config.linear_factors;
@@ -117,6 +146,7 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   }
   if (traits.reads_logit_scale) config.logits_scaling = 1.0 / fields.number("logit_scale", kFactors, 0.0625);
   if (traits.reads_linear_factors) parse_linear_factors(fields, config);
+  if (traits.reads_depth_scale) parse_depth_scale(fields, config);
   if (!traits.reads_multipliers) return;
   const double usual_scale = traits.multiplies_logits ? 1.0 / std::sqrt(config.head_dim) : 1.0;
   config.attention_scale = fields.number("attention_multiplier", kFactors, usual_scale);
@@ -124,12 +154,7 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
   config.residual_multiplier = fields.number("residual_multiplier", kFactors, 1.0);
   config.logits_scaling = fields.number("logits_scaling", kFactors, 1.0);
   if (traits.multiplies_logits) config.logits_scaling = 1.0 / config.logits_scaling;
-  for (const auto& [key, biased] :
-       {std::pair("attention_bias", config.attention_output_bias), std::pair("mlp_bias", config.mlp_bias)}) {
-    if (biased && config.residual_multiplier != 1.0 && config.norm_place == NormPlace::kInput) {
-      fields.refuse(key, "biases with a residual_multiplier are not supported; expected false");
-    }
-  }
+  refuse_scaled_biases(fields, "residual_multiplier", config);
 }
 
 }  // namespace rondo::model

@@ -13,4 +13,7 @@ void parse_factors(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
 /// What parse_factors() reads of ModelConfig::linear_factors and beside them.
 void add_linear_factors(const ModelConfig& config, OrderedJson& out);
 
+/// MiniCPM's three, of the factors that they stand for.
+void add_depth_scale(const ModelConfig& config, OrderedJson& out);
+
 }  // namespace rondo::model

@@ -5,6 +5,7 @@
 #include "config_block_inputs.h"
 #include "config_factors.h"
 #include "config_mixers.h"
+#include "config_rope.h"
 #include "config_space.h"
 #include "family.h"
 #include "json_reader.h"
@@ -36,7 +37,12 @@ OrderedJson rope_scaling(const RopeConfig& rope, bool spelled_out = false) {
     scaling["low_freq_factor"] = rope.low_frequency_factor;
     scaling["high_freq_factor"] = rope.high_frequency_factor;
   }
-  if (rope.kind == RopeKind::kLlama3 || rope.kind == RopeKind::kYarn) {
+  if (rope.kind == RopeKind::kLongRope) {
+    scaling["short_factor"] = rope.short_factors;
+    scaling["long_factor"] = rope.long_factors;
+    if (rope.attention_factor) scaling["attention_factor"] = *rope.attention_factor;
+  }
+  if (rope.kind == RopeKind::kLlama3 || rope.kind == RopeKind::kYarn || rope.kind == RopeKind::kLongRope) {
     scaling["original_max_position_embeddings"] = rope.original_max_positions;
   }
   if (rope.kind == RopeKind::kYarn) {
@@ -72,7 +78,8 @@ void add_windows(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     if (!any && !config.without_rope.empty()) out["sliding_window"] = traits.default_window;
     return add_sliding_layers(windows, out);
   }
-  if (traits.windows == Windows::kPattern || traits.windows == Windows::kUnturned) {
+  if (traits.windows == Windows::kPattern || traits.windows == Windows::kUnturned ||
+      traits.windows == Windows::kListed) {
     // transformers wants a number even where no layer slides.
     if (!any) out["sliding_window"] = traits.default_window;
     return add_sliding_layers(windows, out);
@@ -109,7 +116,7 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
     return;
   }
   out[std::string(traits.theta_key)] = config.rope.theta;
-  const bool is_long = config.rope.kind == RopeKind::kLongRope;
+  const bool is_long = config.rope.kind == RopeKind::kLongRope && traits.long_rope_from != 0;
   const bool within =
       traits.turned_share && traits.turned_key.empty() && config.rope.turned_share != *traits.turned_share;
   out["rope_scaling"] =
@@ -121,7 +128,8 @@ void add_ropes(const ModelConfig& config, const FamilyTraits& traits, OrderedJso
   if (const std::string key(traits.turned_key); traits.turned_share && !key.empty()) {
     out[key] = config.rope.turned_share;
   }
-  if (!config.window_rope) return;
+  if (traits.lists_thetas) out["layer_rope_theta"] = listed_thetas(config);
+  if (!config.window_rope || traits.lists_thetas) return;
   if (!traits.window_theta_key.empty()) out[std::string(traits.window_theta_key)] = config.window_rope->theta;
   out["rope_parameters"] = both();
 }
@@ -141,16 +149,12 @@ void add_factors(const ModelConfig& config, const FamilyTraits& traits, OrderedJ
     const double scale = scale_of_scores(config);
     out["query_pre_attn_scalar"] = std::lround(1.0 / (scale * scale));
   }
-  if (traits.attention_cap != 0.0) {
-    const auto cap = [](double of) { return of == 0.0 ? OrderedJson(nullptr) : OrderedJson(of); };
-    out["attn_logit_softcapping"] = cap(config.attention_cap);
-    out["final_logit_softcapping"] = cap(config.logits_cap);
-  }
-  if (traits.reads_logits_cap) {
-    out["final_logit_softcapping"] = config.logits_cap == 0.0 ? OrderedJson(nullptr) : OrderedJson(config.logits_cap);
-  }
+  const auto cap = [](double of) { return of == 0.0 ? OrderedJson(nullptr) : OrderedJson(of); };
+  if (traits.attention_cap != 0.0) out["attn_logit_softcapping"] = cap(config.attention_cap);
+  if (traits.logits_cap != 0.0 || traits.reads_logits_cap) out["final_logit_softcapping"] = cap(config.logits_cap);
   if (traits.reads_logit_scale) out["logit_scale"] = 1.0 / config.logits_scaling;
   if (traits.reads_linear_factors) add_linear_factors(config, out);
+  if (traits.reads_depth_scale) add_depth_scale(config, out);
   if (traits.reads_mup) out["mup_enabled"] = config.embedding_multiplier != 1.0;
   if (!traits.reads_multipliers) return;
   out["attention_multiplier"] = scale_of_scores(config);

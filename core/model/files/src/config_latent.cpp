@@ -20,7 +20,8 @@ void parse_latent_attention(Fields& fields, const FamilyTraits& traits, ModelCon
   latent.rank = fields.integer("kv_lora_rank", 1, kMostRank, own.rank);
   latent.plain_size = fields.integer("qk_nope_head_dim", 1, kMostChannels, own.plain_size);
   latent.turned_size = fields.integer("qk_rope_head_dim", 2, kMostChannels, own.turned_size);
-  latent.value_size = fields.integer("v_head_dim", 1, kMostChannels, own.value_size);
+  const std::uint32_t usual = own.value_size != 0 ? own.value_size : config.hidden_size / config.num_heads;
+  latent.value_size = fields.integer("v_head_dim", 1, kMostChannels, usual);
   config.head_dim = latent.plain_size + latent.turned_size;
   if (!fields.status().ok()) return;
   if (config.num_kv_heads != config.num_heads) {

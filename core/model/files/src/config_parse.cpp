@@ -75,9 +75,10 @@ void refuse_unsupported(Fields& fields, const FamilyTraits& traits) {
   refuse_dropout(fields, traits, "attention_dropout", "inside attention");
   refuse_dropout(fields, traits, std::string(traits.residual_dropout_key), "of what a block adds");
   refuse_dropout(fields, traits, std::string(traits.embedding_dropout_key), "of embeddings");
-  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    const bool read = traits.reads_logits_cap && key == std::string_view("final_logit_softcapping");
-    if (traits.attention_cap == 0.0 && !read && fields.has(key)) {
+  const bool caps_logits = traits.reads_logits_cap || traits.logits_cap != 0.0;
+  for (const auto& [key, read] : {std::pair("attn_logit_softcapping", traits.attention_cap != 0.0),
+                                  std::pair("final_logit_softcapping", caps_logits)}) {
+    if (!read && fields.has(key)) {
       fields.refuse(key, fmt::format("capped scores are not supported for {}; expected null", traits.model_type));
     }
   }
@@ -281,8 +282,9 @@ void parse_window_pattern(Fields& fields, const FamilyTraits& traits, const std:
   const std::uint32_t pattern =
       reads_pattern ? fields.integer(std::string(traits.pattern_key), 1, kMaxLayers, traits.window_pattern)
                     : traits.window_pattern;
+  const std::uint32_t last = traits.sees_all_first ? 0 : 1;
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
-    if (slides.empty() ? (layer + 1) % pattern == 0 : !slides[layer]) continue;
+    if (slides.empty() ? (layer + last) % pattern == 0 : !slides[layer]) continue;
     if (traits.global_head_dim != 0 && layer + 1 == config.num_layers) continue;  // it sees all, whatever the file says
     if (fields.present("sliding_window") && !fields.has("sliding_window")) {
       fields.refuse("sliding_window",
@@ -330,14 +332,15 @@ void parse_unrotated(Fields& fields, const FamilyTraits& traits, ModelConfig& co
 void parse_chosen_windows(Fields& fields, const FamilyTraits& traits, const std::vector<bool>& slides,
                           ModelConfig& config) {
   const bool unrotated = traits.windows == Windows::kUnrotated;
-  const bool behind = traits.windows == Windows::kBehind;
+  const bool listed = traits.windows == Windows::kListed;
+  const bool behind = traits.windows == Windows::kBehind || listed;
   const bool used = behind || fields.flag("use_sliding_window", false);
   const bool even = traits.windows == Windows::kEven;
   const bool null_window = !fields.has("sliding_window") && (unrotated || fields.present("sliding_window"));
   if (used && even && null_window) fields.expected("sliding_window", "an integer, for use_sliding_window is true");
   const std::uint32_t window =
       used && !null_window ? fields.integer("sliding_window", 1, kMaxPositions, kDefaultWindow) : 0;
-  const std::uint32_t first = fields.integer("max_window_layers", 0, kMaxPositions, traits.first_window);
+  const std::uint32_t first = listed ? 0 : fields.integer("max_window_layers", 0, kMaxPositions, traits.first_window);
   for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
     const bool counted = even ? layer % 2 == 0 && layer < first : layer >= first;
     const bool by_default = unrotated ? config.without_rope[layer] : counted;
@@ -379,6 +382,7 @@ void parse_windows(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
     case Windows::kUnturned:
       return parse_turned_windows(fields, traits, slides, config);
     case Windows::kBehind:
+    case Windows::kListed:
     case Windows::kChosen:
     case Windows::kEven:
     case Windows::kUnrotated:
@@ -412,7 +416,8 @@ void parse_biases(Fields& fields, const FamilyTraits& traits, ModelConfig& confi
   if (const auto& key = traits.output_bias_key) {
     config.attention_output_bias = !key->empty() && fields.flag(std::string(*key), false);
   }
-  config.mlp_bias = traits.mlp_bias_always || all_biased || (traits.reads_mlp_bias && fields.flag("mlp_bias", false));
+  config.mlp_bias =
+      traits.mlp_bias_always || all_biased || (traits.reads_mlp_bias && fields.flag("mlp_bias", traits.mlp_bias));
 }
 
 /// bos and pad are one id; a list of one is let pass.
@@ -491,6 +496,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   const bool interleaves =
       !traits->reads_interleave || fields.flag("rope_interleave", !fields.present("rope_interleave"));
   config.turns_neighbours = traits->turns_neighbours && interleaves;
+  config.turns_backwards = traits->turns_backwards;
   parse_factors(fields, *traits, config);
   parse_experts(fields, *traits, config);
   parse_linear_attention(fields, *traits, config);
@@ -498,6 +504,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   parse_state_space(fields, *traits, config);
   parse_lone_halves(fields, *traits, config);
   parse_windows(fields, *traits, config);
+  parse_listed_thetas(fields, *traits, config);
   parse_global_heads(fields, *traits, config);
   parse_block_inputs(fields, *traits, config);
   config.weight_type = parse_dtype(fields);

@@ -20,11 +20,12 @@ struct KindName {
   std::string_view name;
   RopeKind kind;
 };
-constexpr std::array<KindName, 5> kKinds = {{{"default", RopeKind::kDefault},
+constexpr std::array<KindName, 6> kKinds = {{{"default", RopeKind::kDefault},
                                              {"linear", RopeKind::kLinear},
                                              {"dynamic", RopeKind::kDynamic},
                                              {"yarn", RopeKind::kYarn},
-                                             {"llama3", RopeKind::kLlama3}}};
+                                             {"llama3", RopeKind::kLlama3},
+                                             {"longrope", RopeKind::kLongRope}}};
 
 bool is_filled(const Json& value) { return !value.is_null() && !(value.is_object() && value.empty()); }
 
@@ -48,7 +49,7 @@ RopeKind parse_kind(Fields& rope, const FamilyTraits& traits) {
   const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& k) { return k.name == name; });
   if (found != kKinds.end()) return found->kind;
   rope.refuse(key, fmt::format("the rotary embedding {} is not supported; supported: default, linear, dynamic, yarn, "
-                               "llama3",
+                               "llama3, longrope",
                                quoted_name(name)));
   return RopeKind::kDefault;
 }
@@ -141,8 +142,9 @@ void parse_kind_settings(Fields& fields, Fields& rope, const FamilyTraits& trait
       parse_llama3(rope, out);
       return;
     case RopeKind::kLongRope:
-      out.original_max_positions =
-          fields.integer("original_max_position_embeddings", 1, kMaxPositions, traits.long_rope_from);
+      out.original_max_positions = traits.long_rope_from == 0 ? original_positions(fields, rope, config)
+                                                              : fields.integer("original_max_position_embeddings", 1,
+                                                                               kMaxPositions, traits.long_rope_from);
       parse_long_rope(rope, config, out);
       return;
   }
@@ -305,6 +307,54 @@ void parse_ropes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
   }
   const double theta = fields.number(std::string(traits.theta_key), kThetaLimits, traits.theta);
   config.rope = parse_set(fields, settings, key, theta, traits, config);
+}
+
+void parse_listed_thetas(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
+  const char* key = "layer_rope_theta";
+  if (!traits.lists_thetas || !fields.has(key)) return;
+  const Json& list = fields.at(key);
+  const bool thetas =
+      list.is_array() && list.size() == config.num_layers && std::ranges::all_of(list, [](const Json& one) {
+        if (!one.is_number()) return false;
+        const auto theta = one.get<double>();
+        return theta == 0.0 || (theta >= kThetaLimits.low && theta <= kThetaLimits.high);
+      });
+  if (!thetas) {
+    fields.expected(key, fmt::format("a list of num_hidden_layers ({}) numbers, each 0 or from {:g} to {:g}",
+                                     config.num_layers, kThetaLimits.low, kThetaLimits.high));
+    return;
+  }
+  std::optional<double> full;
+  std::optional<double> window;
+  config.without_rope.assign(config.num_layers, false);
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    const auto theta = list[layer].get<double>();
+    config.without_rope[layer] = theta == 0.0;
+    if (theta == 0.0) continue;
+    std::optional<double>& of_kind = config.sliding_window[layer] != 0 ? window : full;
+    if (of_kind.value_or(theta) != theta) {
+      fields.refuse(key, fmt::format("expected one of all layers that slide and one of all that see all, found {:g} "
+                                     "and {:g} (layer {}) in one kind",
+                                     *of_kind, theta, layer));
+      return;
+    }
+    of_kind = theta;
+  }
+  if (full || window) config.rope.theta = full.value_or(window.value_or(config.rope.theta));
+  if (!full || !window || *full == *window) return;
+  config.window_rope = config.rope;
+  config.window_rope->theta = *window;
+}
+
+std::vector<double> listed_thetas(const ModelConfig& config) {
+  std::vector<double> thetas;
+  for (std::uint32_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool slides = config.sliding_window[layer] != 0;
+    const double theta = slides && config.window_rope ? config.window_rope->theta : config.rope.theta;
+    const bool turns = config.without_rope.empty() || !config.without_rope[layer];
+    thetas.push_back(turns ? theta : 0.0);
+  }
+  return thetas;
 }
 
 }  // namespace rondo::model

@@ -24,6 +24,7 @@ enum class Windows {
   kTurned,     // likewise where sliding_window has a number; those that see all have no rotary embedding then
   kUnturned,   // likewise, but sliding_window must have one
   kBehind,     // sliding_window where it has a number, and layer_types or else max_window_layers as in kChosen
+  kListed,     // likewise, and layer_types or else all layers
 };
 
 /// sliding_window when the key is absent, in tokens.
@@ -114,8 +115,9 @@ struct FamilyTraits {
   bool reads_alpha = false;                   // RopeConfig::alpha
   bool grows_queries = false;                 // RopeConfig::query_growth
   bool turns_neighbours = false;              // ModelConfig::turns_neighbours
+  bool turns_backwards = false;               // ModelConfig::turns_backwards
   bool reads_interleave = false;              // `rope_interleave` says so where it is there
-  /// Attention by a latent, and its sizes when their keys are absent.
+  /// Attention by a latent, and its sizes when their keys are absent; of values 0: hidden_size / num_attention_heads.
   std::optional<LatentAttentionConfig> latent_attention = std::nullopt;
   std::optional<double> turned_share = std::nullopt;      // heads turn in part: this one when the key is absent
   std::string_view turned_key = "partial_rotary_factor";  // which stands outside of rotary settings; empty: none does
@@ -130,6 +132,7 @@ struct FamilyTraits {
   std::string_view residual_dropout_key = {};
   std::string_view embedding_dropout_key = {};
   std::optional<std::int32_t> bos = std::nullopt;
+  bool needs_bos = false;  // transformers loads no model without
   std::optional<std::int32_t> eos = std::nullopt;
   std::optional<std::int32_t> pad = std::nullopt;
   std::span<const std::int32_t> stops = {};  // eos_token_id when it is absent or null, where they are several
@@ -164,6 +167,7 @@ struct FamilyTraits {
   bool short_convolution = false;         // in some blocks. LFM2's names of tensors and keys
   bool adjusts_width = false;  // LFM2: an MLP's width is less than what the file says, unless that says otherwise
   bool reads_mlp_bias = false;
+  bool mlp_bias = false;  // when the key is absent
   bool mlp_bias_always = false;
   bool gated_mlp = true;  // ModelConfig::gated_mlp
   std::string_view activation =
@@ -184,13 +188,16 @@ struct FamilyTraits {
   std::uint32_t default_window = kDefaultWindow;  // when sliding_window is absent; 0: none
   std::uint32_t window_pattern = 0;               // of kPattern, kTurned and kUnturned: each so-many-th layer sees all
   std::string_view pattern_key = "sliding_window_pattern";  // which this says
+  bool sees_all_first = false;      // of kPattern: counted from the first layer on, which sees all
   std::uint32_t first_window = 28;  // of kChosen and kBehind: max_window_layers when it is absent
   /// Layers that slide have rotary settings of their own, with this theta when they have none; transformers 4 has it
   /// under window_theta_key, or nowhere where that is empty.
   std::optional<double> window_theta = std::nullopt;
   std::string_view window_theta_key = {};
+  bool lists_thetas = false;             // layer_rope_theta has each layer's, 0 where it has no rotary embedding
   std::uint32_t unrotated_interval = 0;  // each so-many-th layer has no rotary embedding; 0: all have it
   bool reads_multipliers = false;        // Granite's four
+  bool reads_depth_scale = false;        // MiniCPM's three: scale_emb, scale_depth, dim_model_base
   bool reads_logit_scale = false;        // `logit_scale` is what logits are multiplied by: Cohere
   bool multiplies_logits = false;        // by logits_scaling; and scores are scaled as usual where nothing is said
   /// `use_post_norm`, true when it is absent, says whether norm_place holds, or else kInput.
@@ -201,6 +208,7 @@ struct FamilyTraits {
   bool layer_norm = false;  // ModelConfig::centred_norms
   bool norm_weight = true;
   bool norm_bias = false;
+  bool norms_embedding = false;  // ModelConfig::norms_embedding
   bool parallel = false;
   std::string_view parallel_key = {};                  // says so where it is there
   NormPlace parallel_norm_place = NormPlace::kShared;  // of blocks in parallel
@@ -228,8 +236,10 @@ struct FamilyTraits {
 std::span<const FamilyTraits> all_families();
 /// Those of them that have experts.
 std::span<const FamilyTraits> families_with_experts();
-/// Those of the others that have state spaces.
+std::span<const FamilyTraits> families_with_sigmoids();
+/// Those of the others that have state spaces, and LayerNorm.
 std::span<const FamilyTraits> families_with_spaces();
+std::span<const FamilyTraits> families_with_layer_norm();
 const FamilyTraits& traits_of(Family family);
 /// Null when the family is not supported.
 const FamilyTraits* find_family(std::string_view model_type);

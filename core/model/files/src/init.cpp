@@ -125,10 +125,12 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
     config.rope.original_max_positions = std::max(config.max_positions / kStretch, 1U);
     config.rope.query_growth = QueryGrowth{.rate = 0.1, .from = config.rope.original_max_positions};
   }
-  const bool none_slides = traits.windows == Windows::kTurned || traits.windows == Windows::kBehind;
+  const bool none_slides =
+      traits.windows == Windows::kTurned || traits.windows == Windows::kBehind || traits.windows == Windows::kListed;
   if (none_slides) config.sliding_window.assign(config.num_layers, 0);
   if (traits.windows == Windows::kPattern || traits.windows == Windows::kUnturned) {
-    for (std::uint32_t layer = 1; layer <= config.num_layers; ++layer) {
+    const std::uint32_t first = traits.sees_all_first ? 0 : 1;
+    for (std::uint32_t layer = first; layer < config.num_layers + first; ++layer) {
       config.sliding_window.push_back(layer % traits.window_pattern == 0 ? 0 : kInitWindow);
     }
   }
@@ -170,9 +172,11 @@ ModelConfig plain_config(const InitOptions& options, const FamilyTraits& traits)
   if (!traits.gated_mlp) config.activation = Activation::kReluSquared;
   if (!traits.activation.empty()) config.activation = Activation::kGeluTanh;
   config.attention_bias = traits.attention_bias || traits.use_bias || (!traits.qkv_bias_key.empty() && traits.qkv_bias);
+  config.mlp_bias = traits.mlp_bias;
   config.tie_word_embeddings = options.tie_word_embeddings;
   config.initializer_range = options.initializer_range;
   config.weight_type = options.weight_type;
+  if (traits.needs_bos) config.bos_token_id = kEndOfTextId;
   config.eos_token_ids = {kTurnEndId};
   config.pad_token_id = kPadId;
   return config;

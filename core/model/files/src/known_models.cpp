@@ -1,6 +1,6 @@
 // From the config.json files that the models were published with, of those that read pictures too the text part. Token
-// ids, initializer ranges, Granite's and Falcon-H1's factors and scalings of Gemma's, Phi's and Ministral's rotary
-// embedding are left to the family's defaults: a plan does not need them.
+// ids, initializer ranges, Granite's and Falcon-H1's factors and scalings of Gemma's, Phi's, MiniCPM's and Ministral's
+// rotary embedding are left to the family's defaults: a plan does not need them.
 #include "rondo/model/known_models.h"
 
 #include <fmt/format.h>
@@ -54,6 +54,10 @@ constexpr Row kRows[] = {
     {"kyutai/helium-1-preview-2b", "helium", 2560, 7040, 24, 20, 20, 128, 48000, false, 4096, 1e5},
     {"THUDM/glm-4-9b-chat-hf", "glm", 4096, 13696, 40, 32, 2, 128, 151552, false, 131072, 1e4},
     {"tencent/Youtu-LLM-2B", "youtu", 2048, 6144, 32, 16, 16, 64, 128256, true, 131072, 1.6e6},
+    {"facebook/cwm", "cwm", 6144, 21504, 64, 48, 8, 128, 128256, false, 131072, 1e6, 16, 8192},
+    {"openbmb/MiniCPM3-4B", "minicpm3", 2560, 6400, 62, 40, 40, 32, 73448, true, 32768, 1e4},
+    {"karpathy/nanochat-d32", "nanochat", 2048, 8192, 32, 16, 16, 128, 65536, false, 2048, 1e4},
+    {"inceptionai/Jais-2-8B-Chat", "jais2", 3328, 26624, 32, 26, 26, 128, 150272, false, 8192, 1e4},
     {"mistralai/Mistral-7B-v0.1", "mistral", 4096, 14336, 32, 32, 8, 128, 32000, false, 32768, 1e4, 0, 4096},
     {"mistralai/Mistral-7B-v0.3", "mistral", 4096, 14336, 32, 32, 8, 128, 32768, false, 32768, 1e6},
     {"mistralai/Mistral-Nemo-Base-2407", "mistral", 5120, 14336, 40, 32, 8, 128, 131072, false, 131072, 1e6},
@@ -192,10 +196,10 @@ std::string without_owner(const std::string& name) {
 
 /// Of norms.
 const char* epsilon_of(const Row& row) {
-  constexpr std::array<std::string_view, 16> kLarge = {
+  constexpr std::array<std::string_view, 18> kLarge = {
       "llama",   "internlm3", "iquestcoder", "mistral", "ministral3", "granite",      "granitemoehybrid",
       "mixtral", "olmoe",     "gpt_oss",     "phi3",    "glm4_moe",   "ernie4_5_moe", "glm4_moe_lite",
-      "bamba",   "falcon_h1"};
+      "bamba",   "falcon_h1", "cwm",         "minicpm3"};
   const std::string_view type = row.type;
   if (type == "helium") return "1e-8";
   if (type == "glm") return "1.5625e-7";

@@ -159,7 +159,7 @@ void add_full_attention(const ModelConfig& config, std::uint32_t layer, std::vec
     out.push_back({prefix + norm.name + ".weight", {norm.width}, ParameterKind::kNorm, layer});
   }
   if (config.attention_sinks) out.push_back({prefix + "sinks", {config.num_heads}, ParameterKind::kSink, layer});
-  if (config.qk_norm == QkNorm::kNone) return;
+  if (config.qk_norm == QkNorm::kNone || !config.norm_weight) return;
   const bool all = config.qk_norm == QkNorm::kAllHeads;
   const HeadShape shape = heads_of(config, layer);
   const auto norm = [&](const char* name, std::uint32_t heads) {
@@ -311,6 +311,8 @@ NormNames norm_names(NormPlace place) {
       return {"operator_norm", nullptr, "ffn_norm", nullptr};
     case NormPlace::kFeedForward:
       return {"input_layernorm", nullptr, "pre_ff_layernorm", nullptr};
+    case NormPlace::kBefore:
+      return {"input_layernorm", nullptr, "pre_feedforward_layernorm", nullptr};
     case NormPlace::kShared:
       return {"input_layernorm", nullptr, nullptr, nullptr};
     case NormPlace::kMixer:
@@ -541,54 +543,6 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config) {
     }
   }
   return out;
-}
-
-const std::vector<std::string>& linear_module_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    ModelConfig dense;
-    dense.num_layers = 1;
-    ModelConfig fused = dense;
-    fused.fused_linears = true;
-    fused.fused_mlp = true;
-    ModelConfig linear = dense;
-    linear.linear_attention.emplace().blocks = {true};
-    ModelConfig mixture = dense;
-    mixture.experts.emplace().shared_width = 1;
-    mixture.experts->gates_shared = true;
-    ModelConfig joined = linear;
-    joined.linear_attention->joined_by_heads = true;
-    ModelConfig convolution = dense;
-    convolution.num_layers = 2;
-    convolution.short_convolution = {3, {true, false}};
-    ModelConfig beside = dense;
-    beside.family = Family::kGemma4;
-    beside.experts.emplace().beside_mlp = true;
-    ModelConfig routed = dense;
-    routed.family = Family::kHunYuanMoe;
-    routed.experts.emplace().linear_router = true;
-    routed.experts->shared_width = 1;
-    ModelConfig shared = dense;
-    shared.shared_mlp = true;
-    ModelConfig latent = dense;
-    latent.latent_attention.emplace().query_rank = 1;
-    ModelConfig ungated = dense;
-    ungated.family = Family::kStarcoder2;
-    ungated.gated_mlp = false;
-    ModelConfig by_heads = ungated;
-    by_heads.family = Family::kGptNeoX;
-    by_heads.fused_linears = true;
-    ModelConfig with_inputs = dense;
-    with_inputs.block_inputs.emplace().width = 1;
-    for (const ModelConfig& config : {dense, fused, linear, mixture, joined, convolution, beside, latent, routed,
-                                      shared, ungated, by_heads, with_inputs}) {
-      for (const LinearModule& module : linear_modules(config)) {
-        if (std::ranges::count(all, module.name) == 0) all.push_back(module.name);
-      }
-    }
-    return all;
-  }();
-  return names;
 }
 
 }  // namespace rondo::model

@@ -409,25 +409,9 @@ std::string architecture_name(Family family) {
     case Family::kDeepseekV2:
     case Family::kYoutu:
       return "deepseek2";
-    case Family::kHyperClovaX:
-    case Family::kSolarOpen:
-    case Family::kExaoneMoe:
-    case Family::kMiniMaxM2:
-    case Family::kMellum:
-    case Family::kCohere:
-    case Family::kCohere2:
-    case Family::kStarcoder2:
-    case Family::kStableLm:
-    case Family::kGptNeoX:
-    case Family::kOlmo:
-    case Family::kAfmoe:
-    case Family::kNemotronH:
-    case Family::kNemotron:
-    case Family::kBamba:
-    case Family::kFalconH1:
-      break;  // check_expressible() refuses it
+    default:
+      return "";  // check_expressible() refuses it
   }
-  return "";
 }
 
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
@@ -453,6 +437,10 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
   if (config.rope.kind == RopeKind::kLlama3 && divides_no_frequencies(config.family)) {
     return invalid_input("{}: rope_scaling: GGUF's {} divides no frequencies; this model cannot be exported", origin,
                          architecture_name(config.family));
+  }
+  if (config.rope.kind == RopeKind::kLongRope && config.family != Family::kPhi3) {
+    return invalid_input("{}: rope_scaling: longrope of GGUF's {} is not supported; this model cannot be exported",
+                         origin, architecture_name(config.family));
   }
   if (config.rope.query_growth && config.rope.kind != RopeKind::kYarn) {
     return invalid_input("{}: rope_scaling: GGUF's {} is always stretched by yarn; this model cannot be exported",

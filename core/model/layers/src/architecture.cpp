@@ -330,6 +330,7 @@ Graph Architecture::record_graph(LayerIndex index, Phase phase, std::uint32_t to
       // Granite's and AFMoE's factor multiplies the noise too, as transformers adds it to what the table gives.
       x = recorder.noise(x, method_.noise_alpha * config_.embedding_multiplier, "noisy");
     }
+    if (config_.norms_embedding) x = record_norm(recorder, x, {}, {}, config_, "normed");
     const TensorId sent = recorder.encoded(record_first_carried(recorder, x, config_), between);
     recorder.set_role(sent, TensorRole::kOutput, 0);
     if (with_gradients) recorder.backward(sent, {});

@@ -233,7 +233,7 @@ LayerParts attention_parts(const ModelConfig& config, const MethodSpec& method, 
   if (config.attention_sinks) {
     builder.parts().sinks = builder.add(attention + ".sinks", {config.num_heads}, WeightKind::kSink);
   }
-  if (config.qk_norm != QkNorm::kNone) {
+  if (config.qk_norm != QkNorm::kNone && config.norm_weight) {
     const bool all = config.qk_norm == QkNorm::kAllHeads;
     const auto [q_norm, k_norm] = qk_norm_names(config);
     builder.parts().q_norm = builder.norm(attention + "." + q_norm, all ? q_width : heads.size);
@@ -309,7 +309,8 @@ TensorId record_attention_of(Recorder& recorder, WeightSource& weights, Carried&
   const devices::Shape q_shape = {tokens, config.num_heads, heads.size};
   const devices::Shape kv_shape = {tokens, heads.kv_heads, heads.size};
   const auto normed_if = [&](TensorId of, std::optional<std::uint32_t> norm, const char* name) {
-    return norm ? record_norm(recorder, of, weights.get(*norm), {}, config, name) : of;
+    if (config.qk_norm == QkNorm::kNone) return of;
+    return record_norm(recorder, of, norm ? std::optional(weights.get(*norm)) : std::nullopt, {}, config, name);
   };
   TensorId q = linears.record(*linear++, normed, {}, q_shape);
   std::optional<TensorId> gate;

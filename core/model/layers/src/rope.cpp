@@ -98,6 +98,7 @@ devices::RopeAttributes rope_attributes(const ModelConfig& config, const RopeCon
   devices::RopeAttributes attributes;
   attributes.theta = rope.theta;
   attributes.factor = rope.factor;
+  if (config.turns_backwards) attributes.direction = -1.0F;
   if (rope.query_growth) {
     attributes.growth = static_cast<float>(rope.query_growth->rate);
     attributes.grows_from = rope.query_growth->from;

@@ -20,19 +20,24 @@ enum class Family {
   kInternLm3,
   kIQuestCoder,
   kArcee,
+  kCwm,
   kMistral,
+  kMinistral,
   kMinistral3,
   kQwen2,
   kQwen3,
   kHunYuan,
   kSeedOss,
   kSmolLm3,
+  kMiniCpm3,
+  kNanoChat,
   kExaone4,
   kErnie45,
   kGlm,
   kGlm4,
   kHelium,
   kGranite,
+  kGraniteSwa,
   kHyperClovaX,
   kGraniteMoeHybrid,
   kGraniteMoeShared,
@@ -42,12 +47,14 @@ enum class Family {
   kStarcoder2,
   kStableLm,
   kNemotron,
+  kJais2,
   kGptNeoX,
   kOlmo,
   kOlmo2,
   kOlmo3,
   kGemma,
   kGemma2,
+  kVaultGemma,
   kGemma3,
   kGemma4,
   kMixtral,
@@ -68,6 +75,7 @@ enum class Family {
   kErnie45Moe,
   kQwen3Moe,
   kOlmoe,
+  kFlexOlmo,
   kGptOss,
   kPhi3,
   kQwen35,
@@ -83,10 +91,22 @@ enum class Activation { kSilu, kGelu, kGeluTanh, kReluSquared };
 /// are 0.
 enum class RopeKind { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope, kProportional };
 /// Where a half of a block (attention, MLP) is normed: its input, its output before the residual is added, or both.
-/// kAround, kNumbered, kBeside: both, by other names. kOperator, kFeedForward: its input, by other names.
+/// kAround, kNumbered, kBeside: both, by other names. kOperator, kFeedForward, kBefore: its input, by other names.
 /// kShared: the input of attention, and what that gives is the input of the MLP too (ModelConfig::parallel).
 /// kMixer: the input of a block that is one half alone.
-enum class NormPlace { kInput, kOutput, kBoth, kAround, kNumbered, kBeside, kOperator, kFeedForward, kShared, kMixer };
+enum class NormPlace {
+  kInput,
+  kOutput,
+  kBoth,
+  kAround,
+  kNumbered,
+  kBeside,
+  kOperator,
+  kFeedForward,
+  kBefore,
+  kShared,
+  kMixer
+};
 /// Norms of queries and keys: none, of each head, or of all heads as one vector.
 enum class QkNorm { kNone, kHead, kAllHeads };
 enum class WeightType { kFloat32, kBfloat16, kFloat16 };
@@ -286,22 +306,24 @@ struct ModelConfig {
   bool shared_mlp = false;
   bool gates_attention = false;  // Qwen3.5: what it gives is times the sigmoid of a gate, which q_proj gives as well
   bool gates_apart = false;      // AFMoE: likewise, but a linear layer of its own gives the gate
-  bool attention_sinks = false;  // GPT-OSS: a trained score more in each head's softmax
+  bool attention_sinks = false;  // GPT-OSS, Granite with windows: a trained score more in each head's softmax
   NormPlace norm_place = NormPlace::kInput;
   /// [num_layers] A block is one half alone: its MLP there, its attention elsewhere; empty: all are both. Nemotron-H.
   std::vector<bool> lone_mlps;
   bool parallel = false;       // attention and MLP both read the block's input, and what they give is added to it
   bool centred_norms = false;  // LayerNorm: norms take the mean off first
-  bool norm_weight = true;     // OLMo: false, norms multiply by nothing
+  bool norm_weight = true;     // OLMo, nanochat: false, norms multiply by nothing, those of queries and keys neither
   bool norm_bias = false;      // norms have biases too
   QkNorm qk_norm = QkNorm::kNone;
   bool turns_neighbours = false;  // ERNIE 4.5, GLM 4: files have pairs of channels side by side, see paired_rows.h
+  bool turns_backwards = false;   // nanochat: rotary embedding turns the other way
+  bool norms_embedding = false;   // nanochat: the first block reads normed embeddings
   bool norms_turned = false;      // HunYuan: queries and keys are normed after they are turned
   bool norms_add_one = false;     // Gemma, Qwen3.5: norms multiply by 1 + weight
   bool norms_values = false;      // Gemma 4: values are normed too, head by head, without a weight
   bool scales_blocks = false;     // Gemma 4: what a block gives is times a number of its own, which nothing trains
   bool scales_embedding_by_width = false;                   // Gemma: by sqrt(hidden_size), rounded to the dtype
-  double embedding_multiplier = 1.0;                        // Granite, AFMoE
+  double embedding_multiplier = 1.0;                        // Granite, AFMoE, MiniCPM
   double residual_multiplier = 1.0;                         // Granite: of what a half of a block adds, once normed
   double logits_scaling = 1.0;                              // Granite: logits are divided by it
   std::optional<double> attention_scale;                    // see scale_of_scores(). Granite, Gemma 2 and 3

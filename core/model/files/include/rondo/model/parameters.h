@@ -56,9 +56,9 @@
 // an MLP, with experts beside it or without; AFMoE self_attn.gate_proj.weight [Q, C]. GPT-NeoX has gpt_neox. for
 // model., embed_in, final_layer_norm and embed_out for embed_tokens, norm and lm_head, attention.query_key_value
 // (fused, its parts take turns by heads) and .dense, mlp.dense_h_to_4h and .dense_4h_to_h. Starcoder 2 has mlp.c_fc and
-// c_proj for up_proj and down_proj. LFM2 has self_attn.out_proj for o_proj, and feed_forward.w1, w3 and w2 for
-// mlp.gate_proj, up_proj and down_proj. Of a model that reads pictures too `model.` is `model.language_model.`, as
-// transformers names its modules.
+// c_proj for up_proj and down_proj, nanochat fc1 and fc2. LFM2 has self_attn.out_proj for o_proj, and feed_forward.w1,
+// w3 and w2 for mlp.gate_proj, up_proj and down_proj. Of a model that reads pictures too `model.` is
+// `model.language_model.`, as transformers names its modules.
 #pragma once
 
 #include <cstdint>
@@ -254,7 +254,7 @@ std::vector<LinearModule> linear_modules(const ModelConfig& config);
 
 /// Of all families: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, qkv_proj, gate_up_proj, in_proj_qkv,
 /// in_proj_z, in_proj_b, in_proj_a, out_proj, shared_expert_gate, in_proj_qkvz, in_proj_ba, in_proj, w1, w3, w2, proj,
-/// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, wg, input_linear, output_linear, c_fc, c_proj,
+/// q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, wg, input_linear, output_linear, c_fc, c_proj, fc1, fc2,
 /// query_key_value, dense, dense_h_to_4h, dense_4h_to_h, per_layer_input_gate, per_layer_projection.
 const std::vector<std::string>& linear_module_names();
 
