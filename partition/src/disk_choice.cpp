@@ -192,6 +192,28 @@ DiskChoice choose_disk(const ModelShape& model, const Workload& work, const Mach
   return best;
 }
 
+Bytes least_host_bytes(const ModelShape& model, const Workload& work, const MachineShape& machine,
+                       const std::vector<Slot>& slots, const std::vector<Round>& rounds, const MemoryTable& host) {
+  const BoundaryLayout layout = layout_boundaries(model, slots, rounds, work.staleness);
+  const Bytes on_disk = layout.disk_bytes(work);
+  const Bytes buffers = BoundaryLayout::buffer_bytes(work, least_boundary_buffers(machine, model, slots));
+  Bytes least = total_of(host);
+  for (LayerIndex i = 0; i <= model.layers.size(); ++i) {
+    const LayerIndex first = i < model.layers.size() ? i : kNoLayer;
+    if (model.holds_state && first != kNoLayer) continue;
+    const Bytes state = disk_bytes_from(model, first);
+    if (state > machine.disk_budget_bytes) continue;
+    MemoryTable table = host;
+    move_to_disk(model, first, table);
+    const Bytes moved = total_of(table);
+    least = std::min(least, moved);
+    if (on_disk > 0 && state + on_disk <= machine.disk_budget_bytes) {
+      least = std::min(least, moved - layout.bytes(work) + buffers);
+    }
+  }
+  return least;
+}
+
 MemoryTable disk_memory(const Plan& plan, const ModelShape& model, const Workload& work) {
   MemoryTable table;
   const Bytes state = disk_bytes_from(model, plan.first_layer_on_disk);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "disk_choice.h"
 #include "rondo/base/status.h"
 #include "rondo/partition/layout.h"
 
@@ -23,7 +24,8 @@ std::string what_spares_devices(const Plan& plan) {
 PlanMemory::Lack PlanMemory::fill(Plan& plan) const {
   Lack lack;
   plan.devices.clear();
-  plan.host = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
+  const MemoryTable without_disk = host_memory(model_, work_, machine_, plan.slots, plan.rounds, plan.keep);
+  plan.host = without_disk;
   const DiskChoice choice = choose_disk(model_, work_, machine_, plan.slots, plan.rounds, plan.host);
   plan.first_layer_on_disk = choice.first_layer;
   plan.boundary_buffers = choice.boundary_buffers;
@@ -61,6 +63,9 @@ PlanMemory::Lack PlanMemory::fill(Plan& plan) const {
     return lack;
   }
   if (plan.host_peak_bytes > machine_.host_budget_bytes) {
+    if (machine_.disk_budget_bytes > 0) {
+      plan.host_peak_bytes = least_host_bytes(model_, work_, machine_, plan.slots, plan.rounds, without_disk);
+    }
     lack.why = resource_exhausted(
         "host memory: the plan needs {} and {} may be used: lower cutoff_len, per_device_train_batch_size or "
         "reduction_group{}",

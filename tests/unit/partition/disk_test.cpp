@@ -1,7 +1,9 @@
 // When the optimizer's state goes to disk, how much of it, and what that costs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "disk_choice.h"
 #include "rondo/partition/layout.h"
 #include "scene.h"
 
@@ -190,6 +192,34 @@ TEST_F(BoundaryPlan, MakePlan_PromisesBoth_AndASlowDiskTakesItsTime) {
   tight.boundary_buffers = least_boundary_buffers(scene_.machine, scene_.model, plan->slots) - 1;
   tight.disk = disk_memory(tight, scene_.model, scene_.work);
   EXPECT_THAT(std::string(validate(tight, scene_.model, scene_.work, scene_.machine).message()), HasSubstr("buffers"));
+}
+
+/// With state and boundaries on disk, as far as its room goes.
+TEST_F(BoundaryPlan, LeastHostBytes_AreThoseThatSuffice) {
+  const auto least = [&] {
+    return least_host_bytes(scene_.model, scene_.work, scene_.machine, plan_.slots, plan_.rounds, host());
+  };
+  EXPECT_EQ(least(), least_total());
+  scene_.machine.disk_budget_bytes = disk_bytes_from(scene_.model, 0);
+  EXPECT_EQ(least(), with({0, 0})) << "no room for the boundaries beside it";
+  scene_.machine.disk_budget_bytes = 0;
+  EXPECT_EQ(least(), whole_);
+}
+
+TEST_F(BoundaryPlan, TooLittleMemoryDespiteTheDisk_RefusalSaysWhatSuffices) {
+  scene_.machine.devices[0].budget_bytes = 40 * kMiB;
+  const auto refusal = [&](Bytes budget) {
+    scene_.machine.host_budget_bytes = budget;
+    return std::string(make_plan(scene_.model, scene_.work, scene_.machine, {}).status().message());
+  };
+  const Bytes before = total_of(least_host_memory(scene_.model, scene_.work, scene_.machine, Bytes{1} << 40U));
+  const std::string message = refusal(before);
+  const std::string words = "host memory: the plan needs ";
+  ASSERT_THAT(message, testing::StartsWith(words));
+  const double needed = std::stod(message.substr(words.size()));  // MiB, to a hundredth
+  ASSERT_THAT(message, HasSubstr(fmt::format("{:.2f} MiB and ", needed)));
+  EXPECT_EQ(refusal(static_cast<Bytes>((needed + 0.01) * kMiB)), "");
+  EXPECT_NE(refusal(static_cast<Bytes>((needed - 0.01) * kMiB)), "");
 }
 
 }  // namespace
