@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "rondo/apps/command.h"
+#include "rondo/base/unfinished.h"
 
 namespace {
 
@@ -27,16 +28,22 @@ void tell_that_it_saves() {
   if (::write(STDERR_FILENO, kNote.data(), kNote.size()) < 0) return;  // nowhere to tell it
 }
 
+/// At once, but for what would be left half written.
+[[noreturn]] void end_at_once() {
+  rondo::remove_unfinished();
+  ::_exit(rondo::apps::kInterrupted);
+}
+
 extern "C" void on_signal(int) {
   // Release: what the handler saw happens before what the run does about it; nothing else is shared.
   const bool heeded = stop.heeded.load(std::memory_order_acquire);
-  if (!heeded || stop.asked.exchange(true, std::memory_order_acq_rel)) ::_exit(rondo::apps::kInterrupted);
+  if (!heeded || stop.asked.exchange(true, std::memory_order_acq_rel)) end_at_once();
   tell_that_it_saves();
 }
 
 /// Of one terminal that closes a job hears twice, by the kernel and by its shell: no second one ends it at once.
 extern "C" void on_hangup(int) {
-  if (!stop.heeded.load(std::memory_order_acquire)) ::_exit(rondo::apps::kInterrupted);
+  if (!stop.heeded.load(std::memory_order_acquire)) end_at_once();
   if (!stop.asked.exchange(true, std::memory_order_acq_rel)) tell_that_it_saves();
 }
 

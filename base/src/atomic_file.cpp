@@ -37,7 +37,10 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
     : path_(path), aside_(path.parent_path() / fmt::format(".{}.{}.part", path.filename().string(), ::getpid())) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), aside_(std::move(other.aside_)), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)),
+      aside_(std::move(other.aside_)),
+      unfinished_(std::exchange(other.unfinished_, std::nullopt)),
+      fd_(std::exchange(other.fd_, -1)) {}
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
@@ -58,6 +61,7 @@ absl::StatusOr<AtomicFile> AtomicFile::create(const std::filesystem::path& path)
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
     return internal_error("{}: cannot be written: expected a regular file or none", path.string());
   }
+  file.unfinished_.emplace(file.aside_);
   file.fd_ = ::open(file.aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return file.failure("written", errno);
   (void)::flock(file.fd_, LOCK_EX | LOCK_NB);  // tells remove_abandoned_files() that somebody writes
@@ -100,6 +104,7 @@ absl::Status AtomicFile::commit_new() {
 
 /// What is left to do once it has its name.
 absl::Status AtomicFile::settle() {
+  unfinished_.reset();
   // Network file systems report a failed write as late as here.
   if (::close(std::exchange(fd_, -1)) != 0) return failure("closed", errno);
   const std::filesystem::path folder = path_.parent_path();

@@ -1,7 +1,11 @@
 // Merging an adapter into its base and exporting, from the outside: what is made, and every way to be refused.
 #include <gmock/gmock.h>
+#include <signal.h>
 
+#include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "workspace.h"
 
@@ -179,6 +183,40 @@ INSTANTIATE_TEST_SUITE_P(
                           "\"add_prefix_space\": true", {"tokenizer.json", "pre_tokenizer"}),
         edited_for_export("Activation", "model/config.json", "\"silu\"", "\"gelu\"", {"config.json", "hidden_act"})),
     name_of);
+
+/// Runs until a hidden name shows that something is being written, then gets `signal`.
+Outcome interrupted_while_writing(const Workspace& workspace, const Words& words, int signal) {
+  const auto writes = [&] {
+    return std::ranges::any_of(std::filesystem::directory_iterator(workspace.path()), [](const auto& entry) {
+      const std::string name = entry.path().filename().string();
+      return name.starts_with('.') && name.ends_with(".part");
+    });
+  };
+  Process process(words, workspace.path().string());
+  for (int tries = 0; tries < 100'000 && !writes(); ++tries)
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  process.send(signal);
+  return process.wait();
+}
+
+/// What takes a second to write, and is as large as a model where it is left.
+TEST(Interrupted, InitAndExport_LeaveNothing) {
+  const Workspace workspace;
+  const auto before = workspace.snapshot();
+  const Words init = {"init", "--arch=llama", "--output_dir=large", "--hidden_size=1024", "--num_hidden_layers=4"};
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const Outcome outcome = interrupted_while_writing(workspace, init, signal);
+    EXPECT_EQ(outcome.status, 130) << outcome.err;
+    EXPECT_EQ(outcome.out + outcome.err, "");
+    EXPECT_TRUE(workspace.snapshot() == before) << signal;
+  }
+  ASSERT_EQ(workspace.run(init).status, 0);
+  const auto with_model = workspace.snapshot();
+  const Outcome outcome = interrupted_while_writing(
+      workspace, {"export", "--model=large", "--output=large.gguf", "--quantization=f32"}, SIGINT);
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_TRUE(workspace.snapshot() == with_model);
+}
 
 }  // namespace
 }  // namespace rondo::cli

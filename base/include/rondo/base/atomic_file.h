@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "rondo/base/unfinished.h"
 
 namespace rondo {
 
@@ -36,6 +38,7 @@ class AtomicFile {
 
   std::filesystem::path path_;
   std::filesystem::path aside_;
+  std::optional<Unfinished> unfinished_;
   int fd_ = -1;
 };
 

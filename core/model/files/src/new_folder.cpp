@@ -67,6 +67,7 @@ NewFolder::NewFolder(NewFolder&& other) noexcept
     : target_(std::move(other.target_)),
       aside_(std::exchange(other.aside_, std::filesystem::path())),
       verb_(std::move(other.verb_)),
+      unfinished_(std::exchange(other.unfinished_, std::nullopt)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 NewFolder::~NewFolder() {
@@ -87,6 +88,7 @@ absl::StatusOr<NewFolder> NewFolder::create(const std::filesystem::path& output_
       target.parent_path() / fmt::format(".{}.{}.part", target.filename().string(), ::getpid());
   remove_abandoned(target);
   NewFolder folder(std::move(target), aside, verb);
+  folder.unfinished_.emplace(aside);
   std::filesystem::create_directories(aside, error);
   if (error) {
     return invalid_input("{}: output_dir: {} cannot be made: {}", verb, folder.target_.string(), error.message());
@@ -102,6 +104,7 @@ absl::Status NewFolder::commit() {
     return invalid_input("{}: output_dir: {} cannot be made: {}", verb_, target_.string(), std::strerror(errno));
   }
   aside_.clear();
+  unfinished_.reset();
   return sync_path(target_.parent_path());
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "rondo/base/unfinished.h"
 
 namespace rondo::model {
 
@@ -32,6 +34,7 @@ class NewFolder {
   std::filesystem::path target_;
   std::filesystem::path aside_;  // empty: moved from
   std::string verb_;
+  std::optional<Unfinished> unfinished_;
   int lock_ = -1;  // of the folder aside; the lock goes with the process
 };
 
