@@ -285,6 +285,16 @@ INSTANTIATE_TEST_SUITE_P(
         command("UnknownName", train({"--rank_pattern=c_attn=4"}), {"rank_pattern", "\"c_attn\"", "q_proj"}),
         command("NoNumber", train({"--rank_pattern=q_proj"}), {"rank_pattern", "\"q_proj\"", "q_proj=16"}),
         command("RankAndAHalf", train({"--rank_pattern=q_proj=1.5"}), {"rank_pattern", "whole number", "1.5"}),
+        command("AlphaNotANumber", train({"--alpha_pattern=q_proj=nan"}), {"alpha_pattern", "q_proj=nan"}),
+        command("RankTwice", train({"--rank_pattern=q_proj=4,v_proj=2,q_proj=8"}), {"rank_pattern", "q_proj", "twice"}),
+        BadInput{"AlphaTwiceInAFile",
+                 [](const Workspace& workspace) {
+                   workspace.write("run.yaml", "alpha_pattern: {q_proj: 4, q_proj: 8}\n");
+                   Words words = train();
+                   words.insert(words.begin() + 1, "run.yaml");
+                   return words;
+                 },
+                 {"alpha_pattern", "q_proj", "twice"}},
         command("AlphaZero", train({"--alpha_pattern=q_proj=0"}), {"alpha_pattern", "q_proj=0"}),
         command("LayerPastTheLast", train({"--layers_to_transform=0,99"}), {"layers_to_transform", "99"}),
         command("LayerWord", train({"--layers_to_transform=last"}), {"layers_to_transform", "last"}),

@@ -175,7 +175,8 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const 
     const std::string number = equals < entry.size() ? trimmed(std::string_view(entry).substr(equals + 1)) : "";
     double value = 0;
     const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (error != std::errc() || stop != number.data() + number.size() || value <= 0 || value > 1e6) {
+    const bool in_range = value > 0 && value <= 1e6;  // "nan" is a number to from_chars()
+    if (error != std::errc() || stop != number.data() + number.size() || !in_range) {
       return invalid_input("{}: expected entries such as q_proj=16, found \"{}\"", key, entry);
     }
     const bool fits_module =
@@ -187,6 +188,9 @@ absl::StatusOr<std::vector<std::pair<std::string, double>>> parse_pattern(const 
           "{}: \"{}\" is no linear layer of {}; expected names such as q_proj or "
           "layers.0.mlp.up_proj",
           key, name, model.model_type);
+    }
+    if (std::ranges::any_of(entries, [&](const auto& earlier) { return earlier.first == name; })) {
+      return invalid_input("{}: {}: given twice; leave one of them", key, name);
     }
     entries.emplace_back(name, value);
   }
