@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <optional>
 
 #include "test_support.h"
 #include "token_file.h"
@@ -60,6 +63,43 @@ TEST(SampleList, IdZero_IsToldFromAMaskedOne) {
   zero.labels = {kMasked, 0, kMasked};
   list.push_back(zero);
   expect_equal(list[0], zero);
+}
+
+/// Codes of samples one behind the other, mapped, and where they lie.
+struct MappedSamples {
+  explicit MappedSamples(const std::filesystem::path& path) {
+    std::string codes;
+    for (const Sample& sample : samples()) {
+      places.push_back({codes.size() / sizeof(TokenId), sample.index, static_cast<std::uint32_t>(sample.ids.size()),
+                        count_targets(sample)});
+      for (std::size_t t = 0; t < sample.ids.size(); ++t) {
+        const TokenId code = code_of(sample.ids[t], sample.labels[t]);
+        codes.append(reinterpret_cast<const char*>(&code), sizeof(code));
+      }
+    }
+    auto mapped = MappedFile::open(testing_support::write(path, codes));
+    EXPECT_TRUE(mapped.ok()) << mapped.status();
+    if (mapped.ok()) file = *std::move(mapped);
+  }
+  std::optional<MappedFile> file;
+  std::vector<SampleList::Place> places;
+};
+
+/// What is mapped counts as the process's memory, and the kernel maps more than is asked for.
+TEST(SampleList, OfAFile_IsReadPastItsMapping) {
+  MappedSamples mapped(testing_support::fresh_folder() / "codes");
+  const auto bytes = mapped.file->bytes();
+  const SampleList list = SampleList::of_file(*std::move(mapped.file), mapped.places);
+  ASSERT_EQ(::mprotect(const_cast<std::byte*>(bytes.data()), bytes.size(), PROT_NONE), 0);
+  for (std::size_t i = 0; i < list.size(); ++i) expect_equal(list[i], samples()[i]);
+}
+
+TEST(SampleList, OfAFileThatIsGone_IsReadFromTheMapping) {
+  const auto path = testing_support::fresh_folder() / "codes";
+  MappedSamples mapped(path);
+  std::filesystem::remove(path);
+  const SampleList list = SampleList::of_file(*std::move(mapped.file), mapped.places);
+  for (std::size_t i = 0; i < list.size(); ++i) expect_equal(list[i], samples()[i]);
 }
 
 TEST(SampleList, Copies_GrowApart) {

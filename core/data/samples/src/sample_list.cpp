@@ -1,8 +1,13 @@
-// Memory grows in chunks that never move, so that a large set is not copied as it grows; pages of a file are given back
-// as soon as their sample has been copied, so that resident memory does not grow with what has been read.
+// Memory grows in chunks that never move, so that a large set is not copied as it grows. A file is read past its
+// mapping, so that resident memory does not grow with what has been read: beside a sample the kernel maps what lies
+// around it.
 #include "rondo/data/sample_list.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <optional>
 #include <utility>
 
@@ -14,8 +19,33 @@ constexpr std::size_t kChunk = 1U << 18U;  // codes
 }  // namespace
 
 struct SampleList::Keeper {
+  Keeper() = default;
+  explicit Keeper(MappedFile mapped) : file(std::move(mapped)) {
+    descriptor = ::open(file->path().c_str(), O_RDONLY | O_CLOEXEC);  // negative: it is gone, the mapping is not
+  }
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+  ~Keeper() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+
+  /// False when only the mapping has them.
+  bool read(const TokenId* codes, std::span<TokenId> to) const {
+    const std::span<std::byte> bytes = std::as_writable_bytes(to);
+    const std::ptrdiff_t offset = reinterpret_cast<const std::byte*>(codes) - file->bytes().data();
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t n = ::pread(descriptor, bytes.data() + done, bytes.size() - done,
+                                static_cast<off_t>(offset) + static_cast<off_t>(done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      done += static_cast<std::size_t>(n);
+    }
+    return true;
+  }
+
   std::vector<TokenId> chunk;
   std::optional<MappedFile> file;
+  int descriptor = -1;
 };
 
 std::uint32_t count_targets(const Sample& sample) {
@@ -31,13 +61,17 @@ Sample SampleList::operator[](std::size_t i) const {
   sample.source = entry.source;
   sample.ids.resize(entry.length);
   sample.labels.resize(entry.length);
-  const std::span codes(entry.codes, entry.length);
-  for (std::size_t t = 0; t < codes.size(); ++t) {
-    sample.ids[t] = codes[t] < 0 ? ~codes[t] : codes[t];
-    sample.labels[t] = codes[t] < 0 ? kMasked : codes[t];
+  const Keeper& keeper = *keepers_[entry.keeper];
+  if (!keeper.file || !keeper.read(entry.codes, sample.ids)) {
+    const std::span codes(entry.codes, entry.length);
+    std::ranges::copy(codes, sample.ids.begin());
+    if (keeper.file) keeper.file->release_pages(std::as_bytes(codes));
   }
-  const std::optional<MappedFile>& file = keepers_[entry.keeper]->file;
-  if (file) file->release_pages(std::as_bytes(codes));
+  for (std::size_t t = 0; t < sample.ids.size(); ++t) {
+    TokenId& id = sample.ids[t];
+    sample.labels[t] = id < 0 ? kMasked : id;
+    id = id < 0 ? ~id : id;
+  }
   return sample;
 }
 
@@ -85,8 +119,7 @@ SampleList SampleList::select(std::span<const std::uint32_t> numbers) const {
 
 SampleList SampleList::of_file(MappedFile file, std::span<const Place> places) {
   SampleList list;
-  list.keepers_.push_back(std::make_shared<Keeper>());
-  list.keepers_[0]->file = std::move(file);
+  list.keepers_.push_back(std::make_shared<Keeper>(std::move(file)));
   const auto* codes = reinterpret_cast<const TokenId*>(list.keepers_[0]->file->bytes().data());
   list.entries_.reserve(places.size());
   for (const Place& place : places) {
