@@ -114,7 +114,9 @@ TEST(LoadAdapterConfig, WhatChoosesAmongModules_IsReadOffTheFactors) {
   const std::vector<Json> changes = {
       {{"target_modules", ".*(0\\.mlp\\.up|1\\.self_attn\\.q)_proj"}},
       {{"target_modules", {"layers.1.self_attn.q_proj", "layers.0.mlp.up_proj"}}},
+      {{"target_modules", {"1.self_attn.q_proj", "0.mlp.up_proj"}}},
       {{"target_modules", {"q_proj", "up_proj"}}, {"exclude_modules", ".*(0.*q|1.*up)_.*"}},
+      {{"target_modules", {"q_proj", "linear_1", "0.mlp.up_proj"}}, {"exclude_modules", ".*(0.*q|tower).*"}},
       {{"target_modules", "all-linear"}, {"exclude_modules", {"o_proj"}}}};
   for (const Json& change : changes) {
     Json adapter = good_adapter();
@@ -133,11 +135,31 @@ TEST(LoadAdapterConfig, WhatChoosesAmongModules_IsReadOffTheFactors) {
   }
 }
 
+/// As PEFT's all-linear writes them of Nemotron-H, Granite 4, DeepSeek and Hunyuan.
+TEST(LoadAdapterConfig, PathsOfEveryFamilysModules_AreRead) {
+  const std::vector<std::string> paths = {"model.layers.0.mixer.in_proj",
+                                          "model.layers.1.mixer.shared_experts.up_proj",
+                                          "model.layers.2.mamba.in_proj",
+                                          "model.layers.3.mlp.shared_experts.down_proj",
+                                          "model.layers.4.shared_mlp.input_linear",
+                                          "model.layers.5.mlp.shared_mlp.gate_proj",
+                                          "model.layers.6.mlp.gate.wg"};
+  Json adapter = good_adapter();
+  adapter["target_modules"] = paths;
+  const auto config = load_with_factors(adapter, paths);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->targets,
+              testing::UnorderedElementsAre("in_proj", "up_proj", "down_proj", "input_linear", "gate_proj", "wg"));
+  EXPECT_EQ(config->paths, std::set<std::string>(paths.begin(), paths.end()));
+}
+
 TEST(LoadAdapterConfig, ModuleWithoutFactors_IsNamed) {
   Json adapter = good_adapter();
   adapter["target_modules"] = {"layers.0.mlp.up_proj", "layers.1.mlp.up_proj"};
   expect_refused(load_with_factors(adapter, {"model.layers.0.mlp.up_proj"}).status(),
                  {"target_modules", "layers.1.mlp.up_proj", "adapter_model.safetensors"});
+  adapter["target_modules"] = {"layers.0.mlp.up_proj", "linear_1"};
+  expect_refused(load_with_factors(adapter, {"model.layers.0.mlp.up_proj"}).status(), {"target_modules", "linear_1"});
 }
 
 TEST(LoadAdapterConfig, RsLora_DividesByTheRoot) {

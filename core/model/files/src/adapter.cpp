@@ -86,8 +86,8 @@ struct Target {
 };
 
 /// [["model." ["language_model."] | "gpt_neox."] "layers." N "."] ["self_attn." | "attention." | "linear_attn." |
-/// "conv." | "feed_forward." |
-/// ["mlp."] ["shared_expert."] | "router."] name, as PEFT matches the ends of paths.
+/// "conv." | "mamba." | "feed_forward." | ["mixer." | "mlp."] ["shared_expert." | "shared_experts." | "shared_mlp." |
+/// "gate."] | "router."] name, as PEFT matches the ends of paths.
 Target split_target(std::string_view text) {
   Target target;
   const auto skip = [&](std::string_view start) {
@@ -104,8 +104,8 @@ Target split_target(std::string_view text) {
     target.layer = layer;
     text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   }
-  for (const char* module :
-       {"self_attn.", "attention.", "linear_attn.", "conv.", "feed_forward.", "mlp.", "shared_expert.", "router."}) {
+  for (const char* module : {"self_attn.", "attention.", "linear_attn.", "conv.", "mamba.", "feed_forward.", "mixer.",
+                             "mlp.", "shared_expert.", "shared_experts.", "shared_mlp.", "gate.", "router."}) {
     if (skip(module)) target.module = module;
   }
   target.name = text;
@@ -189,14 +189,23 @@ std::vector<std::string> parse_targets(Fields& fields, const std::set<std::strin
   std::set<std::string> named;
   std::vector<Target> read;
   for (const Json& element : value) {
-    Target target = element.is_string() ? split_target(element.get_ref<const std::string&>()) : Target{};
+    const std::string end = element.is_string() ? element.get<std::string>() : "";
+    Target target = split_target(end);
+    const auto has_end = [&](const std::string& path) { return fits(end, path); };
+    const auto found = std::ranges::find_if(paths, has_end);
     if (!is_module(target.name)) {
+      // PEFT's all-linear also has ends such as 1.mlp.up_proj, and modules for pictures that it then passed over.
+      if (found != paths.end() || (!paths.empty() && !is_off(fields.at("exclude_modules")) && !end.empty())) {
+        std::ranges::for_each(paths, [&](const std::string& path) {
+          if (has_end(path)) named.insert(split_target(path).name);
+        });
+        continue;
+      }
       fields.refuse("target_modules",
                     fmt::format("expected names out of {}, found {}", fmt::join(known, ", "), excerpt(element)));
       return {};
     }
-    const auto& end = element.get_ref<const std::string&>();
-    if (all_there && std::ranges::none_of(paths, [&](const std::string& path) { return fits(end, path); })) {
+    if (all_there && found == paths.end()) {
       fields.refuse("target_modules", fmt::format("{} has no factors in adapter_model.safetensors", excerpt(element)));
     }
     named.insert(target.name);
