@@ -43,6 +43,29 @@ TEST(TextPart, Published_IsTheModelItIsBuiltAs) {
             numbers_of(plain, "model.layers.1.mlp.up_proj.weight"));
 }
 
+TEST(TextPart, OfQwenVl_KnowsWhichChannelsTurnByWhichCoordinate) {
+  const ModelConfig config = *load_config(published());
+  ASSERT_TRUE(config.picture_turns);
+  EXPECT_EQ(config.picture_turns->pairs, (std::array<std::uint32_t, 3>{2, 2, 2}));
+  EXPECT_EQ(config.picture_turns->deep_blocks, 0U);
+  // As a model of its own.
+  const ModelConfig alone = *parse_config(format_config(config), "alone");
+  EXPECT_FALSE(alone.text_part);
+  ASSERT_TRUE(alone.picture_turns);
+  EXPECT_EQ(alone.picture_turns->pairs, config.picture_turns->pairs);
+  Json json = {{"model_type", "qwen3_vl"}, {"text_config", good_config("qwen3")}};
+  const auto turns = [&] { return *parse_config(json.dump(), "c")->picture_turns; };
+  EXPECT_EQ(turns().pairs, (std::array<std::uint32_t, 3>{24, 20, 20}));
+  EXPECT_EQ(turns().deep_blocks, 3U);
+  json["vision_config"]["deepstack_visual_indexes"] = {5, 11};
+  json["text_config"]["rope_scaling"] = {{"rope_type", "default"}, {"mrope_section", {3, 2, 1}}};
+  EXPECT_EQ(turns().pairs, (std::array<std::uint32_t, 3>{3, 2, 1}));
+  EXPECT_EQ(turns().deep_blocks, 2U);
+  json["text_config"]["rope_scaling"]["mrope_section"] = {3, 2};
+  expect_refused(parse_config(json.dump(), "c").status(), {"mrope_section", "3 numbers"});
+  EXPECT_FALSE(parse_config(good_config("qwen2").dump(), "c")->picture_turns);
+}
+
 TEST(TextPart, OfTensorsForPictures_HasNone) {
   const fs::path folder = published();
   const ModelConfig config = *load_config(folder);

@@ -11,6 +11,7 @@
 #include "json_reader.h"
 #include "layer_types.h"
 #include "rondo/model/config.h"
+#include "text_part.h"
 
 namespace rondo::model {
 namespace {
@@ -297,6 +298,7 @@ std::string format_config(const ModelConfig& config) {
   out[std::string(traits.activation_key)] = activation_name(config.activation);
   if (!traits.eps_key.empty()) out[std::string(traits.eps_key)] = config.rms_norm_eps;
   add_ropes(config, traits, out);
+  add_picture_turns(config, out);
   if (traits.unrotated_interval != 0 && !config.without_rope.empty()) {
     OrderedJson rotated = OrderedJson::array();
     for (const bool without : config.without_rope) rotated.push_back(without ? 0 : 1);

@@ -481,6 +481,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   } else {
     config.without_rope.assign(config.num_layers, true);
   }
+  parse_picture_turns(fields, config);
   parse_unrotated(fields, *traits, config);
   const bool older_key = traits->short_convolution && fields.has("tie_embedding");
   config.tie_word_embeddings = fields.flag(older_key ? "tie_embedding" : "tie_word_embeddings", traits->ties);

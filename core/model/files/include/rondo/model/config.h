@@ -268,6 +268,13 @@ struct BlockInputsConfig {
   std::uint32_t vocab_size = 0;  // of that table, at least that of the embedding
 };
 
+/// Of Qwen's VL, whose positions of pictures have three coordinates. In text all three are a token's position, so that
+/// nothing here depends on it: readers of files that see pictures want to know.
+struct PictureTurns {
+  std::array<std::uint32_t, 3> pairs = {};  // of channels that turn by time, height and width
+  std::uint32_t deep_blocks = 0;            // Qwen3-VL: behind so many of the first what pictures give is added again
+};
+
 /// Limits of what devices have: of experts and of those that a token goes to, of sizes of heads and tokens of a
 /// convolution.
 inline constexpr std::uint32_t kMaxExperts = 512;
@@ -341,6 +348,7 @@ struct ModelConfig {
   bool widens_sharing = false;       // whose MLPs are twice as wide
   double initializer_range = 0.02;
   WeightType weight_type = WeightType::kFloat32;  // as config.json states it
+  std::optional<PictureTurns> picture_turns;      // Qwen's VL, also where the text part is all that is there
   bool text_part = false;  // of a model that reads pictures too, whose other parts are passed over
   std::optional<std::int32_t> bos_token_id;
   std::vector<std::int32_t> eos_token_ids;
