@@ -24,7 +24,8 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 from gguf.tensor_mapping import get_tensor_name_map
 from make_goldens import HALVES, random_blocks
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from picture_models import BUILT_AS, make_whole
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": MODEL_ARCH.MISTRAL3, "qwen2": MODEL_ARCH.QWEN2, "qwen3": MODEL_ARCH.QWEN3,
@@ -37,7 +38,8 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "glm4": MODEL_ARCH.GLM4, "lfm2": MODEL_ARCH.LFM2, "glm4_moe": MODEL_ARCH.GLM4_MOE,
          "ernie4_5_moe": MODEL_ARCH.ERNIE4_5_MOE, "lfm2_moe": MODEL_ARCH.LFM2MOE,
          "qwen3_5_text": MODEL_ARCH.QWEN35, "qwen3_5_moe_text": MODEL_ARCH.QWEN35MOE, "qwen3_next": MODEL_ARCH.QWEN3NEXT,
-         "glm": MODEL_ARCH.CHATGLM,
+         "glm": MODEL_ARCH.CHATGLM, "qwen2_vl": MODEL_ARCH.QWEN2VL, "qwen2_5_vl": MODEL_ARCH.QWEN2VL,
+         "qwen3_vl": MODEL_ARCH.QWEN3VL, "qwen3_vl_moe": MODEL_ARCH.QWEN3VLMOE,
          **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"), MODEL_ARCH.DEEPSEEK2)}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
@@ -59,11 +61,20 @@ def check(name, function, *arguments):
 
 
 def tensors_in(file):
+    """Of a whole that reads pictures the text part, by the names of a text model."""
     with safe_open(file, framework="pt") as opened:
-        return {name: opened.get_tensor(name).to(torch.float32).numpy() for name in opened.keys()}
+        names = [name for name in opened.keys() if not name.startswith(("model.visual.", "visual."))]
+        return {name.replace(".language_model.", "."): opened.get_tensor(name).to(torch.float32).numpy() for name in names}
 
 
-def stacked(tensors):
+def config_of(folder):
+    """Likewise; the tokens are those of the whole."""
+    config = json.loads((folder / "config.json").read_text())
+    text = config.get("text_config", {})
+    return {**config, **text, "model_type": config["model_type"]}
+
+
+def stacked(config, tensors):
     """The matrices of a block's experts in one, under the name that the package knows for all."""
     stacks, others = {}, {}
     for name, weights in tensors.items():
@@ -75,7 +86,7 @@ def stacked(tensors):
             others[f"{name}.weight"] = weights
             continue
         if ".experts.gate_up_proj" in name or ".experts.down_proj" in name and not name.endswith(".weight"):
-            others.update(parts_of_stack(name, weights))
+            others.update(parts_of_stack(name, weights, by_turns=config["model_type"] == "gpt_oss"))
             continue
         place = re.fullmatch(r"(.*\.experts)\.(\d+)\.(\w+\.weight)", name)
         if place:
@@ -85,14 +96,15 @@ def stacked(tensors):
     return {**others, **{name: np.stack([parts[e] for e in range(len(parts))]) for name, parts in stacks.items()}}
 
 
-def parts_of_stack(name, weights):
-    """GPT-OSS, as the package's converter has it: gate and up apart, rows as in a linear layer."""
+def parts_of_stack(name, weights, by_turns):
+    """GPT-OSS and Qwen3-VL, as the package's converter has it: gate and up apart, rows as in a linear layer."""
     whole, dot, word = name.rpartition(".")
     ending = ".bias" if word.endswith("_bias") else ".weight"
     weights = weights if ending == ".bias" else weights.swapaxes(1, 2)
     if word.startswith("down_proj"):
         return {f"{whole}.down_proj{ending}": weights}
-    return {f"{whole}.{part}{ending}": weights[:, first::2] for first, part in enumerate(("gate_proj", "up_proj"))}
+    halves = (weights[:, ::2], weights[:, 1::2]) if by_turns else np.split(weights, 2, axis=1)
+    return {f"{whole}.{part}{ending}": half for part, half in zip(("gate_proj", "up_proj"), halves)}
 
 
 def interleaved(weights, heads):
@@ -245,7 +257,7 @@ def model(folder, quantization, pre, scratch):
     file = scratch / f"{folder.name}-{quantization}.gguf"
     probe("model", folder, quantization, file)
     reader = GGUFReader(file)
-    config = json.loads((folder / "config.json").read_text())
+    config = config_of(folder)
     arch = ARCHS[config["model_type"]]
     prefix = MODEL_ARCH_NAMES[arch]
     heads = config["num_attention_heads"]
@@ -278,6 +290,10 @@ def model(folder, quantization, pre, scratch):
         wanted.update({f"{prefix}.attention.temperature_scale": np.float32(scaling["llama_4_scaling_beta"]),
                        f"{prefix}.rope.scaling.yarn_log_multiplier": np.float32(scaling["mscale_all_dim"]),
                        f"{prefix}.rope.scaling.original_context_length": scaling["original_max_position_embeddings"]})
+    if config["model_type"] in BUILT_AS:
+        wanted[f"{prefix}.rope.dimension_sections"] = [*rope["mrope_section"], 0]
+        if "qwen3" in config["model_type"]:
+            wanted[f"{prefix}.n_deepstack_layers"] = len(config["vision_config"]["deepstack_visual_indexes"])
     if config["model_type"] == "gemma2":
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             wanted[f"{prefix}.{key}"] = np.float32(config[key])
@@ -305,7 +321,7 @@ def model(folder, quantization, pre, scratch):
     if config["model_type"] == "ernie4_5_moe":
         wanted[f"{prefix}.interleave_moe_layer_step"] = 1
         wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["moe_num_shared_experts"] * config["moe_intermediate_size"]
-    if config["model_type"] in ("gemma4_text", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_moe_text", "qwen3_next"):
+    if config["model_type"] in ("gemma4_text", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_moe_text", "qwen3_next", "qwen3_vl_moe"):
         wanted[f"{prefix}.expert_feed_forward_length"] = config.get("moe_intermediate_size")
     if config["model_type"] in ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next"):
         wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
@@ -315,7 +331,7 @@ def model(folder, quantization, pre, scratch):
         assert value(reader, key) == expected, f"{key}: {value(reader, key)}, expected {expected}"
     same_tokenizer(reader, folder, config)
     names = get_tensor_name_map(arch, config["num_hidden_layers"])
-    base = keys_and_values(config, queries_and_gate(config, stacked(tensors_in(folder / "model.safetensors"))))
+    base = keys_and_values(config, queries_and_gate(config, stacked(config, tensors_in(folder / "model.safetensors"))))
     found = {tensor.name: tensor for tensor in reader.tensors}
     if config["model_type"] == "gemma4_text":
         same_tensor(found.pop("rope_freqs.weight"), still_frequencies(config), "f32")
@@ -342,7 +358,8 @@ def still_frequencies(config):
 def with_norms(folder):
     """Weights of norms, factors and scales that differ: those that a model begins with are all alike. Eighths, to which one adds exactly."""
     random = np.random.default_rng(29)
-    tensors = tensors_in(folder / "model.safetensors")
+    with safe_open(folder / "model.safetensors", framework="pt") as opened:
+        tensors = {name: opened.get_tensor(name).to(torch.float32).numpy() for name in opened.keys()}
     for name in sorted(tensors):
         if name.endswith(("norm.weight", "layernorm_1.weight", "layernorm_2.weight", "scale", "scalar")):
             tensors[name] = tensors[name] + random.integers(-4, 5, tensors[name].shape).astype(np.float32) / 8
@@ -386,7 +403,8 @@ TEXTS = ["Hello, world! It's 2024.", "  two  blanks \n\n lines\t", "\u00dcber ca
 
 
 def logits_of(folder, ids):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, experts_implementation="eager")
+    kind = AutoModelForImageTextToText if "vision_config" in config_of(folder) else AutoModelForCausalLM
+    model = kind.from_pretrained(folder, dtype=torch.float32, experts_implementation="eager")
     for weights in model.parameters():  # where they lie in the file decides on what multiplies them
         weights.data = weights.data.clone()
     with torch.no_grad():
@@ -399,6 +417,9 @@ def round_trip(folder, scratch):
     probe("model", folder, "f32", file)
     probe("import", file, back)
     base, found = tensors_in(folder / "model.safetensors"), tensors_in(back / "model.safetensors")
+    sees = "vision_config" in config_of(folder)
+    if sees:  # experts of the whole are one tensor
+        base, found = stacked(config_of(folder), base), stacked(config_of(folder), found)
     assert base.keys() == found.keys()
     for name in base:  # files have -exp(A_log)
         close = np.allclose(base[name], found[name], rtol=1e-6, atol=1e-6) if name.endswith("A_log") else False
@@ -412,7 +433,7 @@ def round_trip(folder, scratch):
     assert (ours.bos_token, ours.eos_token, ours.pad_token) == (theirs.bos_token, theirs.eos_token, theirs.pad_token)
     ids = torch.tensor([theirs("Hello, world").input_ids])
     wanted, logits = logits_of(folder, ids), logits_of(back, ids)
-    exact = not any(name.endswith("A_log") for name in base)
+    exact = not sees and not any(name.endswith("A_log") for name in base)
     assert torch.equal(logits, wanted) if exact else torch.allclose(logits, wanted, rtol=1e-5, atol=1e-6), (logits - wanted).abs().max()
 
 
@@ -488,7 +509,9 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         for arch in arguments.archs or [*ARCHS, "gemma4_text+experts"]:
-            probe("init", arch, scratch / arch)
+            probe("init", BUILT_AS.get(arch, arch), scratch / arch)
+            if arch in BUILT_AS:
+                make_whole(scratch / arch, arch)
             with_norms(scratch / arch)
             for quantization in TYPES:
                 check(f"{arch} {quantization}", model, scratch / arch, quantization, "gpt-2", scratch)

@@ -21,7 +21,8 @@ import torch
 from peft import PeftModel
 from safetensors import safe_open
 from safetensors.numpy import save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from picture_models import BUILT_AS, make_whole
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 # llama.cpp multiplies in the type of the file: 8 bits of mantissa in bf16, blocks of 8-bit integers on both sides in q8_0.
 # Its keys and values, 16 bits by default, are asked for in fp32.
@@ -33,7 +34,7 @@ ARCHS = ["llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
          "gemma2", "gemma3_text", "gemma4_text", "gemma4_text+experts", "gemma4_text+steep", "gemma4_text+experts+steep", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
          "seed_oss", "ernie4_5", "glm4", "lfm2", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text",
          "qwen3_next", "internlm3", "iquestcoder", "helium", "glm", "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe",
-         "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"]
+         "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", *BUILT_AS]
 # What readers take for granted: tied heads, as many heads of keys as of queries.
 # Attention by a latent: as many heads of keys as of queries. Readers apply no adapters to its layers but o_proj.
 LATENT = ["--num_key_value_heads", 6]
@@ -77,7 +78,8 @@ class TabledGelu(torch.nn.Module):
 
 def reference(folder, adapter=None):
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, experts_implementation="eager")
+    kind = AutoModelForImageTextToText if "vision_config" in config_of(folder) else AutoModelForCausalLM
+    model = kind.from_pretrained(folder, dtype=torch.float32, experts_implementation="eager")
     for module in model.modules() if looks_up_gelu(folder) else []:
         if hasattr(module, "act_fn"):
             module.act_fn = TabledGelu()
@@ -97,7 +99,9 @@ def config_of(folder):
 
 
 def has_experts(folder):
-    return any("num_experts_per_tok" in key or key in ("moe_k", "moe_topk", "top_k_experts") for key in config_of(folder))
+    config = config_of(folder)
+    keys = [*config, *config.get("text_config", {})]
+    return any("num_experts_per_tok" in key or key in ("moe_k", "moe_topk", "top_k_experts") for key in keys)
 
 
 def with_own_numbers(folder, steep):
@@ -119,10 +123,14 @@ def with_own_numbers(folder, steep):
 
 
 def with_readers_epsilon(folder):
-    """Norms of a latent have 1e-6 in transformers, and what all others have in llama.cpp: here that is the same."""
+    """Norms of a latent have 1e-6 in transformers, and what all others have in llama.cpp: here that is the same. Of Qwen2-VL that of
+    llama-cpp-python 0.3.36 reads none."""
     config = config_of(folder)
     if "kv_lora_rank" in config:
-        (pathlib.Path(folder) / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-6}))
+        config["rms_norm_eps"] = 1e-6
+    if config["model_type"].startswith("qwen2") and "text_config" in config:
+        config["text_config"]["rms_norm_eps"] = 1e-15
+    (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
 
 
 def looks_up_gelu(folder):
@@ -180,9 +188,11 @@ def main():
                 shutil.rmtree(path, ignore_errors=True)
             for file in work.glob("*.gguf"):
                 file.unlink()
-            run(arguments.rondo, "init", "--arch", arch.split("+")[0], "--output_dir", folder, "--hidden_size", 192, "--head_dim", 32,
+            run(arguments.rondo, "init", "--arch", BUILT_AS.get(arch, arch.split("+")[0]), "--output_dir", folder, "--hidden_size", 192, "--head_dim", 32,
                 "--num_attention_heads", 6, "--num_key_value_heads", 2, "--num_hidden_layers", 4, "--seed", 7, "--dtype", "fp32",
                 *OPTIONS.get(arch, []))
+            if arch in BUILT_AS:
+                make_whole(folder, arch)
             with_own_numbers(folder, "+steep" in arch)
             with_readers_epsilon(folder)
             run(arguments.rondo, "train", "--model", folder, "--dataset", text, "--output_dir", adapter, "--max_steps", 3,

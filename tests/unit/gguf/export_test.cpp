@@ -434,6 +434,28 @@ TEST(CheckExpressible, WhatReadersLack_IsRefusedByKey) {
   expect_refused(check_expressible(config, "config.json"), {"attention_bias"});
 }
 
+TEST(CheckExpressible, OfATextPart_WhatItsReadersLackIsRefused) {
+  model::ModelConfig config = make_model("qwen2", fresh_folder()).config;
+  config.picture_turns.emplace().pairs = {2, 2, 2};
+  EXPECT_TRUE(check_expressible(config, "config.json").ok());
+  config.rope.kind = model::RopeKind::kLlama3;
+  expect_refused(check_expressible(config, "config.json"), {"config.json", "rope_scaling", "qwen2vl"});
+  config.rope.kind = model::RopeKind::kDefault;
+  config.head_dim *= 2;
+  expect_refused(check_expressible(config, "config.json"), {"config.json", "head_dim"});
+  config.picture_turns.reset();
+  EXPECT_TRUE(check_expressible(config, "config.json").ok());
+}
+
+TEST(Stacked, OfATextPart_IsWhereTheModelsIs) {
+  model::ModelConfig config = make_model("qwen3_moe", fresh_folder()).config;
+  config.text_part = true;
+  const auto place = stacked(config, "model.language_model.layers.1.mlp.experts.3.up_proj.weight");
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->name, "blk.1.ffn_up_exps.weight");
+  EXPECT_EQ(place->expert, 3U);
+}
+
 TEST(CheckExpressible, OfAFamilyThatNoFilesAreWrittenOf_IsRefusedByItsName) {
   for (const std::string family :
        {"hyperclovax", "mellum", "solar_open", "exaone_moe", "minimax_m2", "afmoe", "nemotron_h", "nemotron", "bamba",

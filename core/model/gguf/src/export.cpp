@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "architectures.h"
 #include "container.h"
 #include "names.h"
 #include "names_latent.h"
@@ -82,7 +83,7 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
   // A path need not be UTF-8, a GGUF string must be.
   const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
   if (error || name.empty() || !plain) name = config.model_type;
-  keys.add("general.architecture", architecture_name(config.family));
+  keys.add("general.architecture", architecture_name(config));
   keys.add("general.type", kind);
   keys.add("general.name", name);
   keys.add("general.quantization_version", kQuantizationVersion);

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
+#include <span>
 #include <utility>
 
+#include "architectures.h"
 #include "import_experts.h"
 #include "import_gemma4.h"
 #include "import_latent.h"
@@ -160,6 +161,28 @@ void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& pref
   }
   config.rms_norm_eps = keys.number(prefix + "attention.layer_norm_rms_epsilon", 0.0, 1.0);
   read_linear_attention(keys, prefix, config);
+}
+
+/// Nothing in text depends on them, but what is exported again has to say them.
+void read_picture_turns(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  if (!config.picture_turns) return;
+  model::PictureTurns& turns = *config.picture_turns;
+  const std::string key = prefix + std::string(kPairsByCoordinate);
+  const std::vector<std::int32_t> pairs = keys.integers(key);
+  constexpr std::int32_t kMost = 1 << 16;
+  const bool fit = std::ranges::all_of(pairs, [](std::int32_t count) { return count >= 0 && count <= kMost; });
+  if (!fit || pairs.size() < turns.pairs.size()) {
+    keys.refuse(key, fmt::format("expected {} numbers from 0 to {}", turns.pairs.size(), kMost));
+    return;
+  }
+  const auto others = std::span(pairs).subspan(turns.pairs.size());
+  if (std::ranges::any_of(others, [](std::int32_t count) { return count != 0; })) {
+    keys.refuse(key, "turns by a fourth coordinate are not supported; expected 0 of them");
+  }
+  for (std::size_t i = 0; i < turns.pairs.size(); ++i) turns.pairs[i] = static_cast<std::uint32_t>(pairs[i]);
+  if (config.family != Family::kQwen2) {
+    turns.deep_blocks = keys.integer(prefix + std::string(kDeepBlocks), 0, config.num_layers, 0);
+  }
 }
 
 /// What goes with the tensors of read_long_factors().
@@ -369,29 +392,6 @@ model::WeightType weight_type_of(const StoredTensor& tensor) {
   return tensor.coding->name == "f16" ? model::WeightType::kFloat16 : model::WeightType::kBfloat16;
 }
 
-/// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,    Family::kArcee,     Family::kMinistral3, Family::kQwen2,
-                                  Family::kQwen3,    Family::kSmolLm3,   Family::kGranite,    Family::kOlmo2,
-                                  Family::kGemma,    Family::kGemma2,    Family::kGemma3,     Family::kGemma4,
-                                  Family::kQwen3Moe, Family::kOlmoe,     Family::kGptOss,     Family::kPhi3,
-                                  Family::kHunYuan,  Family::kExaone4,   Family::kSeedOss,    Family::kErnie45,
-                                  Family::kGlm,      Family::kGlm4,      Family::kQwen2Moe,   Family::kGraniteMoe,
-                                  Family::kLfm2,     Family::kGlm4Moe,   Family::kErnie45Moe, Family::kLfm2Moe,
-                                  Family::kQwen35,   Family::kQwen35Moe, Family::kQwen3Next,  Family::kDeepseekV3};
-
-std::string architecture_names() {
-  std::vector<std::string> names;
-  for (const Family family : kFamilies) names.push_back(architecture_name(family));
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-std::optional<Family> family_of(const std::string& architecture) {
-  for (const Family family : kFamilies) {
-    if (architecture == architecture_name(family)) return family;
-  }
-  return std::nullopt;
-}
-
 /// rope_freqs.weight, which llama's files have where frequencies are divided one by one.
 absl::Status read_divisors(const StoredFile& file, model::ModelConfig& config) {
   if (config.global_heads) return read_still_frequencies(file, config);
@@ -447,114 +447,16 @@ absl::Status read_long_factors(const StoredFile& file, model::ModelConfig& confi
   return absl::OkStatus();
 }
 
-bool gives(const model::RopeConfig& rope, const std::vector<float>& divisors) {
-  model::ModelConfig config;
-  config.rope = rope;
-  config.head_dim = static_cast<std::uint32_t>(2 * divisors.size());
-  const std::vector<float> made = frequency_divisors(config);
-  for (std::size_t i = 0; i < divisors.size(); ++i) {
-    if (!(std::abs(made[i] - divisors[i]) <= 1e-5F * divisors[i])) return false;
-  }
-  return true;
-}
-
-/// Where a share of a frequency is kept, neither all nor none: between the clamped ends.
-struct Blended {
-  double frequency = 0.0;
-  double share = 0.0;
-};
-
-double frequency_of(std::size_t pair, double theta, std::size_t pairs) {
-  return std::pow(theta, -static_cast<double>(pair) / static_cast<double>(pairs));
-}
-
-std::vector<Blended> blended_of(const model::RopeConfig& rope, const std::vector<float>& divisors) {
-  std::vector<Blended> points;
-  for (std::size_t i = 0; i < divisors.size(); ++i) {
-    const double divisor = divisors[i];
-    if (divisor <= 1.0 || divisor >= rope.factor) continue;
-    points.push_back({frequency_of(i, rope.theta, divisors.size()),
-                      (1.0 / divisor - 1.0 / rope.factor) / (1.0 - 1.0 / rope.factor)});
-  }
-  return points;
-}
-
-/// Between the clamped ends the share that is kept is a line over the frequency: original / (2 pi (high - low)) times
-/// it, less low / (high - low). Two points give both, up to a common factor of all three, for which `low` is taken 1.
-std::optional<model::RopeConfig> solve(model::RopeConfig rope, const Blended& first, const Blended& last) {
-  const double slope = (last.share - first.share) / (last.frequency - first.frequency);
-  const double below = slope * first.frequency - first.share;  // low / (high - low)
-  if (!(slope > 0.0 && below > 0.0)) return std::nullopt;
-  const double original = std::round(slope * 2.0 * std::numbers::pi / below);
-  if (!(original >= 1.0 && original <= kMaxPositions)) return std::nullopt;
-  rope.original_max_positions = static_cast<std::uint32_t>(original);
-  rope.low_frequency_factor = 1.0;
-  rope.high_frequency_factor = std::round((1.0 + 1.0 / below) * 1e4) / 1e4;
-  return rope;
-}
-
-/// From one blended frequency, or none, many settings follow, which all divide alike: the first of some high ends that
-/// gives these divisors is as good as the one they were made with. `low` is taken 1.
-std::optional<model::RopeConfig> guess(model::RopeConfig rope, const std::vector<Blended>& points,
-                                       const std::vector<float>& divisors) {
-  constexpr double kTurn = 2.0 * std::numbers::pi;
-  rope.low_frequency_factor = 1.0;
-  const auto try_setting = [&](double original, double high) {
-    if (!(original >= 1.0 && original <= kMaxPositions && high > 1.0)) return false;
-    rope.original_max_positions = static_cast<std::uint32_t>(original);
-    rope.high_frequency_factor = high;
-    return gives(rope, divisors);
-  };
-  const auto divided = std::ranges::find_if(divisors, [](float divisor) { return divisor > 1.0F; });
-  const auto first_divided = static_cast<std::size_t>(divided - divisors.begin());
-  for (const double high : {4.0, 3.0, 2.0, 1.5, 1.25, 1.1, 1.05, 1.02, 1.01}) {
-    if (points.empty()) {
-      // The first divided frequency lies just below the low end.
-      const double original = std::floor(kTurn / frequency_of(first_divided, rope.theta, divisors.size()));
-      if (try_setting(std::min<double>(original, kMaxPositions), high)) return rope;
-      continue;
-    }
-    const auto [frequency, share] = points.front();
-    const double original = std::round(kTurn * (1.0 + share * (high - 1.0)) / frequency);
-    if (try_setting(original, high)) return rope;
-    // Of a high end between these the length is known to a whole number only; the high end makes up for the rest.
-    if (try_setting(original, 1.0 + (original * frequency / kTurn - 1.0) / share)) return rope;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
-
-std::optional<model::RopeConfig> rope_of_divisors(const std::vector<float>& divisors, double theta,
-                                                  std::uint32_t max_positions) {
-  model::RopeConfig rope;
-  rope.theta = theta;
-  const bool finite = std::ranges::all_of(divisors, [](float d) { return d >= 1.0F && d <= 1e6F; });
-  if (!finite || divisors.empty()) return std::nullopt;
-  rope.factor = *std::ranges::max_element(divisors);
-  if (rope.factor == 1.0) return rope;
-  rope.kind = RopeKind::kLlama3;
-  // The published settings first: from few frequencies several would follow.
-  rope.low_frequency_factor = 1.0;
-  rope.high_frequency_factor = 4.0;
-  for (const std::uint32_t original : std::array<std::uint32_t, 2>{8192, max_positions}) {
-    rope.original_max_positions = original;
-    if (gives(rope, divisors)) return rope;
-  }
-  const std::vector<Blended> points = blended_of(rope, divisors);
-  if (points.size() < 2) return guess(rope, points, divisors);
-  const auto solved = solve(rope, points.front(), points.back());
-  return solved && gives(*solved, divisors) ? solved : std::nullopt;
-}
 
 absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   KeyReader keys(file);
   const std::string architecture = keys.text("general.architecture");
   RONDO_RETURN_IF_ERROR(keys.status());
-  const std::optional<Family> family = family_of(architecture);
-  if (!family) {
+  const std::optional<model::ModelConfig> known = config_of_architecture(architecture);
+  if (!known) {
     return invalid_input("{}: general.architecture: {} is not supported; supported: {}", file.origin(),
-                         name_in_quotes(architecture), architecture_names());
+                         name_in_quotes(architecture), architectures_read());
   }
   const std::string prefix = architecture + ".";
   refuse_unsupported(keys, prefix);
@@ -567,8 +469,7 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
     return invalid_input("{}: tensor token_embd.weight: expected at most {} rows, found {}", file.origin(), kMaxToken,
                          embedding->second.shape[0]);
   }
-  model::ModelConfig config;
-  config.family = *family;
+  model::ModelConfig config = *known;
   config.vocab_size = static_cast<std::uint32_t>(embedding->second.shape[0]);
   config.weight_type = weight_type_of(embedding->second);
   read_sizes(keys, file, prefix, config);
@@ -577,6 +478,7 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   RONDO_RETURN_IF_ERROR(keys.status());
   read_scaling(keys, prefix, config);
   read_query_growth(keys, prefix, config);
+  read_picture_turns(keys, prefix, config);
   read_window(keys, prefix, config);
   read_factors(keys, prefix, config);
   if (!config.attention_scale) config.attention_scale = usual_attention_scale(config);

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <utility>
 
+#include "architectures.h"
 #include "names_experts.h"
 #include "names_gemma4.h"
 #include "names_latent.h"
@@ -182,11 +183,13 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
 }
 
 /// Readers pass over the tensor of llama3's scaling.
-bool divides_no_frequencies(Family family) {
-  return family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
-         family == Family::kErnie45Moe || family == Family::kDots1 || family == Family::kHunYuanMoe ||
-         family == Family::kGlm || family == Family::kGlm4 || family == Family::kGlm4Moe || family == Family::kLfm2 ||
-         family == Family::kLfm2Moe || has_linear_attention(family) || has_latent_attention(family);
+bool divides_no_frequencies(const model::ModelConfig& config) {
+  const Family family = config.family;
+  return config.picture_turns || family == Family::kHunYuan || family == Family::kSeedOss ||
+         family == Family::kErnie45 || family == Family::kErnie45Moe || family == Family::kDots1 ||
+         family == Family::kHunYuanMoe || family == Family::kGlm || family == Family::kGlm4 ||
+         family == Family::kGlm4Moe || family == Family::kLfm2 || family == Family::kLfm2Moe ||
+         has_linear_attention(family) || has_latent_attention(family);
 }
 
 /// How many heads of keys there are, and how wide all are.
@@ -206,6 +209,14 @@ void add_head_keys(const std::string& prefix, const model::ModelConfig& config, 
   keys.add(prefix + "attention.key_length", config.head_dim);
   keys.add(prefix + "attention.value_length", config.head_dim);
   keys.add(prefix + "rope.dimension_count", model::turned_channels(config, config.rope));
+}
+
+/// Of what a reader that sees pictures wants to know.
+void add_picture_keys(const std::string& prefix, const model::ModelConfig& config, Keys& keys) {
+  std::vector<std::int32_t> pairs(config.picture_turns->pairs.begin(), config.picture_turns->pairs.end());
+  pairs.push_back(0);  // of a fourth coordinate, which none has
+  keys.add(prefix + std::string(kPairsByCoordinate), pairs);
+  if (config.family != Family::kQwen2) keys.add(prefix + std::string(kDeepBlocks), config.picture_turns->deep_blocks);
 }
 
 /// In config.json, of those that readers have.
@@ -271,7 +282,8 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   if (all_have_keys && config.num_kv_heads != config.num_heads) {
     return {{"num_key_value_heads", "GGUF's readers have as many heads of keys as of queries"}};
   }
-  const bool derives_heads = olmo || qwen2_moe || config.short_convolution.has_value();
+  const bool qwen2_vl = config.family == Family::kQwen2 && config.picture_turns;
+  const bool derives_heads = olmo || qwen2_moe || qwen2_vl || config.short_convolution.has_value();
   if (derives_heads && config.head_dim * config.num_heads != config.hidden_size) {
     return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
   }
@@ -328,101 +340,15 @@ double usual_attention_scale(const model::ModelConfig& config) {
   return 1.0 / std::sqrt(width);
 }
 
-std::string architecture_name(Family family) {
-  switch (family) {
-    case Family::kLlama:
-    case Family::kInternLm3:
-    case Family::kIQuestCoder:
-    case Family::kHelium:
-    case Family::kMistral:
-    case Family::kMixtral:
-      return "llama";
-    case Family::kGlm:
-      return "chatglm";
-    case Family::kArcee:
-      return "arcee";
-    case Family::kLfm2:
-      return "lfm2";
-    case Family::kLfm2Moe:
-      return "lfm2moe";
-    case Family::kMinistral3:
-      return "mistral3";
-    case Family::kQwen2:
-      return "qwen2";
-    case Family::kQwen2Moe:
-      return "qwen2moe";
-    case Family::kQwen3:
-      return "qwen3";
-    case Family::kExaone4:
-      return "exaone4";
-    case Family::kErnie45:
-      return "ernie4_5";
-    case Family::kGlm4:
-      return "glm4";
-    case Family::kGlm4Moe:
-      return "glm4moe";
-    case Family::kErnie45Moe:
-      return "ernie4_5-moe";
-    case Family::kSeedOss:
-      return "seed_oss";
-    case Family::kHunYuan:
-      return "hunyuan-dense";
-    case Family::kQwen3Moe:
-      return "qwen3moe";
-    case Family::kSmolLm3:
-      return "smollm3";
-    case Family::kGranite:
-    case Family::kGraniteMoeHybrid:  // without experts
-      return "granite";
-    case Family::kGraniteMoe:
-    case Family::kGraniteMoeShared:
-      return "granitemoe";
-    case Family::kDots1:
-      return "dots1";
-    case Family::kHunYuanMoe:
-      return "hunyuan-moe";
-    case Family::kOlmo2:
-    case Family::kOlmo3:
-      return "olmo2";
-    case Family::kOlmoe:
-      return "olmoe";
-    case Family::kGemma:
-      return "gemma";
-    case Family::kGemma2:
-      return "gemma2";
-    case Family::kGemma3:
-      return "gemma3";
-    case Family::kGemma4:
-      return "gemma4";
-    case Family::kGptOss:
-      return "gpt-oss";
-    case Family::kPhi3:
-      return "phi3";
-    case Family::kQwen35:
-      return "qwen35";
-    case Family::kQwen35Moe:
-      return "qwen35moe";
-    case Family::kQwen3Next:
-      return "qwen3next";
-    case Family::kGlm4MoeLite:
-    case Family::kDeepseekV3:
-    case Family::kDeepseekV2:
-    case Family::kYoutu:
-      return "deepseek2";
-    default:
-      return "";  // check_expressible() refuses it
-  }
-}
-
 absl::Status check_expressible(const model::ModelConfig& config, const std::string& origin) {
-  if (architecture_name(config.family).empty()) {
+  if (architecture_name(config).empty()) {
     return invalid_input("{}: {}: GGUF files of this family are not supported; this model cannot be exported", origin,
                          config.model_type);
   }
   const model::Activation activation = usual_activation(config.family);
   if (config.activation != activation) {
     return invalid_input("{}: hidden_act: GGUF's {} has no activation but {}; this model cannot be exported", origin,
-                         architecture_name(config.family), name_of(activation));
+                         architecture_name(config), name_of(activation));
   }
   for (const Complaint& complaint :
        {complaint_of_layers(config), complaint_of_experts(config), complaint_of_linear_attention(config),
@@ -434,17 +360,17 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
     return invalid_input(
         "{}: rope_scaling: dynamic scaling has no counterpart in GGUF; expected linear, yarn or llama3", origin);
   }
-  if (config.rope.kind == RopeKind::kLlama3 && divides_no_frequencies(config.family)) {
+  if (config.rope.kind == RopeKind::kLlama3 && divides_no_frequencies(config)) {
     return invalid_input("{}: rope_scaling: GGUF's {} divides no frequencies; this model cannot be exported", origin,
-                         architecture_name(config.family));
+                         architecture_name(config));
   }
   if (config.rope.kind == RopeKind::kLongRope && config.family != Family::kPhi3) {
     return invalid_input("{}: rope_scaling: longrope of GGUF's {} is not supported; this model cannot be exported",
-                         origin, architecture_name(config.family));
+                         origin, architecture_name(config));
   }
   if (config.rope.query_growth && config.rope.kind != RopeKind::kYarn) {
     return invalid_input("{}: rope_scaling: GGUF's {} is always stretched by yarn; this model cannot be exported",
-                         origin, architecture_name(config.family));
+                         origin, architecture_name(config));
   }
   if (config.rope.kind == RopeKind::kYarn && !config.latent_attention &&
       !has_default_yarn(config.rope, config.family)) {
@@ -457,7 +383,7 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
 }
 
 void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
-  const std::string prefix = architecture_name(config.family) + ".";
+  const std::string prefix = architecture_name(config) + ".";
   keys.add(prefix + "block_count", config.num_layers);
   keys.add(prefix + "context_length", context_length(config));
   keys.add(prefix + "embedding_length", config.hidden_size);
@@ -489,6 +415,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
     const auto window = std::ranges::max_element(config.sliding_window);
     if (*window != 0) keys.add(prefix + "attention.sliding_window", *window);
   }
+  if (config.picture_turns) add_picture_keys(prefix, config, keys);
   add_linear_attention_keys(prefix, config, keys);
   add_expert_keys(prefix, config, keys);
   keys.add(prefix + "vocab_size", config.vocab_size);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,13 +12,6 @@
 #include "rondo/model/config.h"
 
 namespace rondo::gguf {
-
-/// llama (also for Mistral, Mixtral, InternLM 3, IQuest-Coder and Helium), arcee, chatglm (GLM-4 of 2024), mistral3,
-/// qwen2, qwen3, smollm3, granite, granitemoe, olmo2 (also for OLMo 3), gemma, gemma2, gemma3, gemma4, qwen2moe,
-/// qwen3moe, olmoe, gpt-oss, phi3, hunyuan-dense, exaone4, seed_oss, ernie4_5, ernie4_5-moe, glm4, glm4moe, lfm2,
-/// lfm2moe, qwen35, qwen35moe, qwen3next, dots1, hunyuan-moe, deepseek2 (also for GLM-4.7-Flash and Youtu); granite
-/// also for Granite 4 without experts.
-std::string architecture_name(model::Family family);
 
 /// Files say what embeddings, scores, residuals and logits are multiplied by.
 bool has_factors(model::Family family);
@@ -58,6 +52,11 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
 /// The architecture's keys. Readers attend to the whole context where window_pattern() is 0: where the model slides a
 /// window, the context is cut to it, within which both are the same.
 void add_architecture_keys(const model::ModelConfig& config, Keys& keys);
+
+/// Of Qwen's VL: pairs of channels that turn by time, height, width and a fourth coordinate; blocks behind which what
+/// pictures give is added.
+inline constexpr std::string_view kPairsByCoordinate = "rope.dimension_sections";
+inline constexpr std::string_view kDeepBlocks = "n_deepstack_layers";
 
 /// Of longrope, as tensors: one number for each two channels that turn.
 inline constexpr const char* kShortFactors = "rope_factors_short.weight";

@@ -158,8 +158,9 @@ void add_expert_keys(const std::string& prefix, const model::ModelConfig& config
   }
 }
 
-std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& name) {
+std::optional<Stacked> stacked(const model::ModelConfig& config, const std::string& of_model) {
   if (!config.experts) return std::nullopt;
+  const std::string name = model::name_in_text_model(of_model);
   const auto place = in_block(name, kLayers);
   const std::string start = std::string(model::expert_names(config).module) + "experts.";
   if (!place) return std::nullopt;

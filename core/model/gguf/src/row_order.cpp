@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "names.h"
+#include "architectures.h"
 
 namespace rondo::gguf {
 namespace {
@@ -15,7 +15,7 @@ bool is_of(const std::string& name, std::string_view module) { return name.find(
 bool rotates_neighbours(const model::ModelConfig& config) {
   constexpr std::array<std::string_view, 10> kArchitectures = {
       "llama", "chatglm", "arcee", "ernie4_5", "ernie4_5-moe", "glm4", "mistral3", "smollm3", "granite", "granitemoe"};
-  return std::ranges::count(kArchitectures, architecture_name(config.family)) > 0;
+  return std::ranges::count(kArchitectures, architecture_name(config)) > 0;
 }
 
 /// Of value heads of `width` places each.
