@@ -39,7 +39,7 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "ernie4_5_moe": MODEL_ARCH.ERNIE4_5_MOE, "lfm2_moe": MODEL_ARCH.LFM2MOE,
          "qwen3_5_text": MODEL_ARCH.QWEN35, "qwen3_5_moe_text": MODEL_ARCH.QWEN35MOE, "qwen3_next": MODEL_ARCH.QWEN3NEXT,
          "glm": MODEL_ARCH.CHATGLM, "qwen2_vl": MODEL_ARCH.QWEN2VL, "qwen2_5_vl": MODEL_ARCH.QWEN2VL,
-         "qwen3_vl": MODEL_ARCH.QWEN3VL, "qwen3_vl_moe": MODEL_ARCH.QWEN3VLMOE,
+         "qwen3_vl": MODEL_ARCH.QWEN3VL, "qwen3_vl_moe": MODEL_ARCH.QWEN3VLMOE, "nemotron": MODEL_ARCH.NEMOTRON,
          **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"), MODEL_ARCH.DEEPSEEK2)}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
@@ -196,7 +196,8 @@ def expected_rows(config, name, weights):
         return weights[:, 0]
     if ".linear_attn." in name:
         return expected_of_linear_attention(config, name, weights)
-    if config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next")) and config["model_type"] != "gemma4_text" and name.endswith("norm.weight"):
+    if config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next")) and config["model_type"] != "gemma4_text" and name.endswith("norm.weight") or \
+            config["model_type"] == "nemotron" and name.endswith("norm.weight"):
         return weights + np.float32(1)
     if name.endswith((".shared_expert_gate.weight", ".moe_statics.e_score_correction_bias")):
         return weights.reshape(-1)
@@ -270,8 +271,9 @@ def model(folder, quantization, pre, scratch):
         f"{prefix}.attention.key_length": config.get("global_head_dim") or config.get("head_dim") or config["hidden_size"] // heads,
         f"{prefix}.context_length": config["max_position_embeddings"], f"{prefix}.vocab_size": config["vocab_size"],
         f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("full_attention", rope).get("rope_theta", 10000))),
-        f"{prefix}.attention.layer_norm_rms_epsilon": np.float32(config.get("rms_norm_eps", config.get("norm_eps"))),
     }
+    centred = config["model_type"] == "nemotron"
+    wanted[f"{prefix}.attention.layer_norm_{'' if centred else 'rms_'}epsilon"] = np.float32(config.get("rms_norm_eps", config.get("norm_eps")))
     if config["model_type"].startswith("granite"):
         for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                              ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):

@@ -34,7 +34,7 @@ ARCHS = ["llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
          "gemma2", "gemma3_text", "gemma4_text", "gemma4_text+experts", "gemma4_text+steep", "gemma4_text+experts+steep", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
          "seed_oss", "ernie4_5", "glm4", "lfm2", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text",
          "qwen3_next", "internlm3", "iquestcoder", "helium", "glm", "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe",
-         "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", *BUILT_AS]
+         "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", *BUILT_AS, "nemotron"]
 # What readers take for granted: tied heads, as many heads of keys as of queries.
 # Attention by a latent: as many heads of keys as of queries. Readers apply no adapters to its layers but o_proj.
 LATENT = ["--num_key_value_heads", 6]

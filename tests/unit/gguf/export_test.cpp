@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Families, ExportModel,
                                          "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe", "lfm2_moe",
                                          "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4", "seed_oss",
                                          "ernie4_5", "glm4", "lfm2", "internlm3", "iquestcoder", "helium", "glm",
-                                         "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe"),
+                                         "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe", "nemotron"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ExportAdapter, RsLora_KeepsItsScaleAndMovesRowsOfB) {
@@ -458,8 +458,8 @@ TEST(Stacked, OfATextPart_IsWhereTheModelsIs) {
 
 TEST(CheckExpressible, OfAFamilyThatNoFilesAreWrittenOf_IsRefusedByItsName) {
   for (const std::string family :
-       {"hyperclovax", "mellum", "solar_open", "exaone_moe", "minimax_m2", "afmoe", "nemotron_h", "nemotron", "bamba",
-        "cwm", "ministral", "minicpm3", "nanochat", "granite_swa", "vaultgemma", "flex_olmo", "jais2", "falcon_h1"}) {
+       {"hyperclovax", "mellum", "solar_open", "exaone_moe", "minimax_m2", "afmoe", "nemotron_h", "bamba", "cwm",
+        "ministral", "minicpm3", "nanochat", "granite_swa", "vaultgemma", "flex_olmo", "jais2", "falcon_h1"}) {
     model::InitOptions options;
     options.arch = family;
     const fs::path folder = fresh_folder() / "model";

@@ -104,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(Families, ImportModel,
                                          "gemma4_text", "mixtral", "qwen2_moe", "qwen3_moe", "glm4_moe", "ernie4_5_moe",
                                          "lfm2_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
                                          "seed_oss", "ernie4_5", "glm", "glm4", "lfm2", "qwen3_5_text",
-                                         "qwen3_5_moe_text", "qwen3_next", "deepseek_v2", "deepseek_v3", "youtu"),
+                                         "qwen3_5_moe_text", "qwen3_next", "deepseek_v2", "deepseek_v3", "youtu",
+                                         "nemotron"),
                          [](const auto& test_info) { return std::string(test_info.param); });
 
 TEST(ImportTensors, PiecesAndBf16_AreTheWhole) {

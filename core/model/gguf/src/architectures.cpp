@@ -13,14 +13,14 @@ namespace {
 using model::Family;
 
 /// One of each architecture; what else a file says may make it another that shares the name.
-constexpr std::array kFamilies = {Family::kLlama,    Family::kArcee,     Family::kMinistral3, Family::kQwen2,
-                                  Family::kQwen3,    Family::kSmolLm3,   Family::kGranite,    Family::kOlmo2,
-                                  Family::kGemma,    Family::kGemma2,    Family::kGemma3,     Family::kGemma4,
-                                  Family::kQwen3Moe, Family::kOlmoe,     Family::kGptOss,     Family::kPhi3,
-                                  Family::kHunYuan,  Family::kExaone4,   Family::kSeedOss,    Family::kErnie45,
-                                  Family::kGlm,      Family::kGlm4,      Family::kQwen2Moe,   Family::kGraniteMoe,
-                                  Family::kLfm2,     Family::kGlm4Moe,   Family::kErnie45Moe, Family::kLfm2Moe,
-                                  Family::kQwen35,   Family::kQwen35Moe, Family::kQwen3Next,  Family::kDeepseekV3};
+constexpr std::array kFamilies = {
+    Family::kLlama,     Family::kArcee,      Family::kMinistral3, Family::kQwen2,      Family::kQwen3,
+    Family::kSmolLm3,   Family::kGranite,    Family::kOlmo2,      Family::kGemma,      Family::kGemma2,
+    Family::kGemma3,    Family::kGemma4,     Family::kQwen3Moe,   Family::kOlmoe,      Family::kGptOss,
+    Family::kPhi3,      Family::kHunYuan,    Family::kExaone4,    Family::kSeedOss,    Family::kErnie45,
+    Family::kGlm,       Family::kGlm4,       Family::kQwen2Moe,   Family::kGraniteMoe, Family::kLfm2,
+    Family::kGlm4Moe,   Family::kErnie45Moe, Family::kLfm2Moe,    Family::kQwen35,     Family::kQwen35Moe,
+    Family::kQwen3Next, Family::kDeepseekV3, Family::kNemotron};
 
 /// What more a name says than which family it is.
 std::vector<model::ModelConfig> known_architectures() {
@@ -118,6 +118,8 @@ std::string architecture_name(const model::ModelConfig& config) {
     case Family::kDeepseekV2:
     case Family::kYoutu:
       return "deepseek2";
+    case Family::kNemotron:
+      return "nemotron";
     default:
       return "";  // check_expressible() refuses it
   }

@@ -129,7 +129,7 @@ void read_heads(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
     if (found == config.head_dim) continue;
     const bool turns_in_part = config.family == Family::kPhi3 || config.family == Family::kGlm ||
                                config.family == Family::kGlm4 || config.family == Family::kGlm4Moe ||
-                               has_linear_attention(config.family);
+                               config.family == Family::kNemotron || has_linear_attention(config.family);
     if (turns_in_part && same == std::string_view("rope.dimension_count") && found < config.head_dim) {
       config.rope.turned_share = share_of(found, config.head_dim);
       continue;
@@ -159,7 +159,7 @@ void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& pref
   } else {
     read_heads(keys, prefix, config);
   }
-  config.rms_norm_eps = keys.number(prefix + "attention.layer_norm_rms_epsilon", 0.0, 1.0);
+  config.rms_norm_eps = keys.number(prefix + epsilon_key(config.family), 0.0, 1.0);
   read_linear_attention(keys, prefix, config);
 }
 
@@ -361,6 +361,10 @@ void read_features(const StoredFile& file, model::ModelConfig& config) {
       config.family == Family::kGlm4Moe)
     config.attention_bias = has("blk.0.attn_q.bias");
   if (config.family == Family::kGlm4Moe && has("blk.0.attn_q_norm.weight")) config.qk_norm = model::QkNorm::kHead;
+  if (config.family == Family::kNemotron) {
+    config.attention_bias = config.attention_output_bias = has("blk.0.attn_q.bias");
+    config.mlp_bias = has("blk.0.ffn_up.bias");
+  }
   if (config.family == Family::kLlama || config.family == Family::kSmolLm3 || has_factors(config.family)) {
     config.attention_bias = has("blk.0.attn_q.bias");
     config.attention_output_bias = config.attention_bias;

@@ -185,11 +185,11 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
 /// Readers pass over the tensor of llama3's scaling.
 bool divides_no_frequencies(const model::ModelConfig& config) {
   const Family family = config.family;
-  return config.picture_turns || family == Family::kHunYuan || family == Family::kSeedOss ||
-         family == Family::kErnie45 || family == Family::kErnie45Moe || family == Family::kDots1 ||
-         family == Family::kHunYuanMoe || family == Family::kGlm || family == Family::kGlm4 ||
-         family == Family::kGlm4Moe || family == Family::kLfm2 || family == Family::kLfm2Moe ||
-         has_linear_attention(family) || has_latent_attention(family);
+  return config.picture_turns || family == Family::kNemotron || family == Family::kHunYuan ||
+         family == Family::kSeedOss || family == Family::kErnie45 || family == Family::kErnie45Moe ||
+         family == Family::kDots1 || family == Family::kHunYuanMoe || family == Family::kGlm ||
+         family == Family::kGlm4 || family == Family::kGlm4Moe || family == Family::kLfm2 ||
+         family == Family::kLfm2Moe || has_linear_attention(family) || has_latent_attention(family);
 }
 
 /// How many heads of keys there are, and how wide all are.
@@ -247,6 +247,7 @@ bool has_no_biases(Family family) {
     case Family::kGraniteMoeShared:
     case Family::kGptOss:
     case Family::kPhi3:
+    case Family::kNemotron:
       return false;
     default:
       return true;
@@ -257,7 +258,8 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   const bool biased = config.attention_bias || config.attention_output_bias;
   const bool olmo =
       config.family == Family::kOlmo2 || config.family == Family::kOlmo3 || config.family == Family::kOlmoe;
-  const bool gemma = config.norms_add_one && !config.linear_attention;
+  const bool nemotron = config.family == Family::kNemotron;
+  const bool gemma = config.norms_add_one && !config.linear_attention && !nemotron;
   const bool oss = config.family == Family::kGptOss;
   const bool qwen2_moe = config.family == Family::kQwen2Moe;
   if (biased && has_no_biases(config.family)) {
@@ -271,7 +273,7 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
   }
   if (oss && !biased) return {{"attention_bias", "GGUF's readers want biases"}};
   if (qwen2_moe && !biased) return {{"qkv_bias", "GGUF's readers want biases"}};
-  if ((olmo || oss || qwen2_moe) && config.tie_word_embeddings)
+  if ((olmo || oss || qwen2_moe || nemotron) && config.tie_word_embeddings)
     return {{"tie_word_embeddings", "GGUF's readers want a head of its own"}};
   if (config.family == Family::kGemma2 && (config.attention_cap == 0.0 || config.logits_cap == 0.0)) {
     const char* key = config.attention_cap == 0.0 ? "attn_logit_softcapping" : "final_logit_softcapping";
@@ -283,7 +285,7 @@ Complaint complaint_of_weights(const model::ModelConfig& config) {
     return {{"num_key_value_heads", "GGUF's readers have as many heads of keys as of queries"}};
   }
   const bool qwen2_vl = config.family == Family::kQwen2 && config.picture_turns;
-  const bool derives_heads = olmo || qwen2_moe || qwen2_vl || config.short_convolution.has_value();
+  const bool derives_heads = olmo || qwen2_moe || qwen2_vl || nemotron || config.short_convolution.has_value();
   if (derives_heads && config.head_dim * config.num_heads != config.hidden_size) {
     return {{"head_dim", "GGUF's readers take hidden_size over the heads"}};
   }
@@ -317,12 +319,16 @@ std::uint32_t window_pattern(Family family) {
   }
 }
 
+std::string epsilon_key(Family family) {
+  return family == Family::kNemotron ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+}
+
 bool truncates_yarn(Family family) { return family != Family::kGptOss; }
 
 model::Activation usual_activation(Family family) {
   const bool gemma =
       family == Family::kGemma || family == Family::kGemma2 || family == Family::kGemma3 || family == Family::kGemma4;
-  if (family == Family::kArcee) return model::Activation::kReluSquared;
+  if (family == Family::kArcee || family == Family::kNemotron) return model::Activation::kReluSquared;
   return gemma ? model::Activation::kGeluTanh : model::Activation::kSilu;
 }
 
@@ -398,7 +404,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   }
   keys.add(prefix + "attention.head_count", config.num_heads);
   add_head_keys(prefix, config, keys);
-  keys.add(prefix + "attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
+  keys.add(prefix + epsilon_key(config.family), static_cast<float>(config.rms_norm_eps));
   keys.add(prefix + "rope.freq_base", static_cast<float>(stretched_theta(config, config.rope)));
   add_scaling(prefix, config, keys);
   if (has_factors(config.family)) {

@@ -20,6 +20,9 @@ bool has_factors(model::Family family);
 /// slides in a pattern.
 std::uint32_t window_pattern(model::Family family);
 
+/// Of norms, those too that take the mean off.
+std::string epsilon_key(model::Family family);
+
 /// Whether yarn's ramp begins and ends at whole pairs, which readers do not ask the file: they always take whole ones,
 /// but GPT-OSS was trained otherwise.
 bool truncates_yarn(model::Family family);
@@ -104,8 +107,8 @@ bool normalises_shares(model::Family family);
 inline constexpr std::uint32_t kSoftmax = 1;
 inline constexpr std::uint32_t kSigmoids = 2;
 
-/// What a tensor's numbers have more in a file than in a model: norms of Gemma and Qwen3.5 are stored with the one that
-/// they add.
+/// What a tensor's numbers have more in a file than in a model: norms of Gemma, Nemotron and Qwen3.5 are stored with
+/// the one that they add.
 float stored_offset(const model::ModelConfig& config, const std::string& name);
 
 /// What each rotary frequency is divided by with llama3's scaling, and of Gemma 4 in layers that see all; empty for all
