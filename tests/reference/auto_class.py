@@ -6,7 +6,8 @@ EAGER = dict(attn_implementation="eager", experts_implementation="eager")  # the
 
 
 def auto_class(config):
-    pictures = config.model_type in ("mistral3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "gemma4")
+    pictures = config.model_type in ("mistral3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "gemma4",
+                                     "gemma4_unified")
     return transformers.AutoModelForImageTextToText if pictures else transformers.AutoModelForCausalLM
 
 

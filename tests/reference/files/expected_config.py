@@ -24,7 +24,7 @@ ALWAYS_NORMALISED = ("mixtral", "minimax_m2", "granitemoe", "granitemoeshared", 
 EXPERTS_EVERYWHERE = ("qwen3_5_moe_text", "solar_open")  # no MLP is so wide as intermediate_size
 # Of models that read pictures too, whose text part is another family's model but for defaults.
 BUILT_AS = {"qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3",
-            "qwen3_vl_moe_text": "qwen3_moe"}
+            "qwen3_vl_moe_text": "qwen3_moe", "gemma4_unified_text": "gemma4_text"}
 
 
 def as_list(value):
@@ -163,7 +163,7 @@ def heads_of(config, layers):
     that see all the same, and whether keys are values, else None."""
     if config.model_type == "gpt_neox":
         return config.num_attention_heads, layers[0].attention.head_size, None
-    if config.model_type != "gemma4_text":
+    if not config.model_type.startswith("gemma4"):
         attention = attention_in(layers)
         size = getattr(attention, "qk_head_dim", None) or getattr(attention, "head_dim", None) or size_without_attention(config)
         return config.num_key_value_heads, size, None
@@ -195,8 +195,8 @@ def choice_of(config, mixture):
 def experts_of(config, layers):
     """Count, choices, whether their shares sum to 1, the blocks without, what their activation is clamped by, and
     choice_of(); None where no block has any."""
-    if config.model_type == "gemma4_text":
-        if not config.enable_moe_block:
+    if config.model_type.startswith("gemma4"):
+        if not getattr(config, "enable_moe_block", False):
             return None
         return [layers[0].router.proj.out_features, config.top_k_experts, True, [], None, None]
 

@@ -3,9 +3,26 @@
 QWEN_PICTURES = dict(depth=1, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=14, out_hidden_size=64)
 
 
+# As Gemma 4 12B may be, and its text part alone.
+UNIFIED = dict(
+    attention_bias=False, attention_dropout=0.0, attention_k_eq_v=True, bos_token_id=2, dtype="bfloat16", eos_token_id=1,
+    final_logit_softcapping=30.0, global_head_dim=32, head_dim=16, hidden_activation="gelu_pytorch_tanh", hidden_size=64,
+    initializer_range=0.02, intermediate_size=96, max_position_embeddings=262144, model_type="gemma4_unified_text",
+    num_attention_heads=4, num_global_key_value_heads=1, num_hidden_layers=6, num_key_value_heads=2, num_kv_shared_layers=0,
+    pad_token_id=0, rms_norm_eps=1e-6, sliding_window=1024, tie_word_embeddings=True, use_bidirectional_attention="vision",
+    use_cache=True, use_double_wide_mlp=False, vocab_size=300)
+
+
 def picture_cases():
     mrope = dict(type="mrope", mrope_section=[4, 2, 2])
     return {
+        "gemma4_unified_text_hub": UNIFIED,
+        "gemma4_unified_bare": dict(model_type="gemma4_unified_text", hidden_size=64, intermediate_size=96, num_hidden_layers=3,
+                                    vocab_size=300),
+        "gemma4_unified_hub": {
+            "model_type": "gemma4_unified", "architectures": ["Gemma4UnifiedForConditionalGeneration"], "eos_token_id": [1, 106],
+            "dtype": "bfloat16", "tie_word_embeddings": True, "audio_config": None, "text_config": UNIFIED,
+            "vision_config": dict(mm_embed_dim=64, mm_posemb_size=16, model_type="gemma4_unified_vision", output_proj_dims=64)},
         # The text's keys among those of the whole.
         "qwen2_5_vl_hub": {
             "model_type": "qwen2_5_vl", "architectures": ["Qwen2_5_VLForConditionalGeneration"], "attention_dropout": 0.0,

@@ -531,9 +531,9 @@ def targets_of(model):
     if model.config.model_type == "phi3":
         return FUSED_LAYERS
     if model.config.model_type.startswith("gemma4"):
-        if text_config(model).hidden_size_per_layer_input:
+        if getattr(text_config(model), "hidden_size_per_layer_input", 0):
             return [*LINEAR_LAYERS, *INPUT_LAYERS]
-        return [*LINEAR_LAYERS, "proj"] if text_config(model).enable_moe_block else LINEAR_LAYERS
+        return [*LINEAR_LAYERS, "proj"] if getattr(text_config(model), "enable_moe_block", False) else LINEAR_LAYERS
     if model.config.model_type == "qwen3_next":
         return JOINED_LAYERS
     if model.config.model_type.startswith("qwen3_5"):

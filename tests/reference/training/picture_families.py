@@ -1,10 +1,12 @@
 """Cases of families.py: models that read pictures too, whose text part is built as another family's models."""
 import json
 
+from transformers import Gemma4UnifiedConfig, Gemma4UnifiedForCausalLM, Gemma4UnifiedForConditionalGeneration, Gemma4UnifiedTextConfig
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig, Qwen2VLForConditionalGeneration
 from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration, Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
 
-BUILT_AS_OTHERS = ("qwen2_vl_pictures", "qwen2_5_vl_pictures", "qwen3_vl_pictures", "qwen3_vl_moe_pictures")
+BUILT_AS_OTHERS = ("qwen2_vl_pictures", "qwen2_5_vl_pictures", "qwen3_vl_pictures", "qwen3_vl_moe_pictures",
+                   "gemma4_unified", "gemma4_unified_pictures")
 
 
 def _whole(config_class, vision):
@@ -16,7 +18,20 @@ def _whole(config_class, vision):
 
 def picture_cases(case):
     turns = dict(rope_type="default", rope_theta=3000.0)
+    gemma = dict(rope_parameters=dict(
+        sliding_attention=dict(rope_type="default", rope_theta=500.0),
+        full_attention=dict(rope_type="proportional", rope_theta=5000.0, partial_rotary_factor=0.25)))
     return {
+        "gemma4_unified": case(
+            Gemma4UnifiedTextConfig, Gemma4UnifiedForCausalLM, hidden_size=48, intermediate_size=66, num_hidden_layers=3,
+            num_attention_heads=4, num_key_value_heads=2, head_dim=14, global_head_dim=20, num_global_key_value_heads=1,
+            attention_k_eq_v=True, vocab_size=127, rms_norm_eps=1e-6, tie_word_embeddings=True, sliding_window=6,
+            final_logit_softcapping=1.5, layer_types=["sliding_attention", "sliding_attention", "full_attention"], **gemma),
+        "gemma4_unified_pictures": case(
+            _whole(Gemma4UnifiedConfig, lambda width: dict(mm_embed_dim=width, mm_posemb_size=16, output_proj_dims=width)),
+            Gemma4UnifiedForConditionalGeneration, hidden_size=44, intermediate_size=62, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, head_dim=16, global_head_dim=24, vocab_size=123, rms_norm_eps=1e-6,
+            tie_word_embeddings=True, sliding_window=5, layer_types=["sliding_attention", "full_attention"], **gemma),
         "qwen2_vl_pictures": case(
             _whole(Qwen2VLConfig, lambda width: dict(depth=1, embed_dim=32, hidden_size=width, num_heads=2, mlp_ratio=2,
                                                      patch_size=14)),

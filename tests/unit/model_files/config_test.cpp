@@ -502,6 +502,7 @@ TEST(LoadConfig, FileTooLarge_IsRefusedUnread) {
 TEST(ParseConfig, TextPart_IsTiedAsItsWholeSays) {
   for (const auto& [whole, part, by_default] : {std::tuple("gemma3", "gemma3_text", true),
                                                 std::tuple("gemma4", "gemma4_text", true),
+                                                {"gemma4_unified", "gemma4_unified_text", true},
                                                 {"mistral3", "mistral", true},
                                                 {"mistral3", "ministral3", true},
                                                 {"qwen3_5", "qwen3_5_text", false}}) {

@@ -469,7 +469,7 @@ absl::StatusOr<ModelConfig> parse_config(std::string_view text, const std::strin
   ModelConfig config;
   config.text_part = text_part.has_value();
   config.family = traits->family;
-  config.model_type = traits->model_type;
+  config.model_type = traits_of(traits->family).model_type;
   refuse_unsupported(fields, *traits);
   if (!traits->experts) refuse_experts(fields);
   parse_sizes(fields, *traits, config);

@@ -278,7 +278,8 @@ bool is_passed_over(const ModelConfig& config, const std::string& name) {
   if (is_of_shared_keys(config, name)) return true;
   if (!config.text_part) return false;
   return in_name("vision_tower") || in_name("multi_modal_projector") || name.starts_with("model.visual.") ||
-         name.starts_with("visual.") || in_name("audio_tower") || in_name("embed_vision.") || in_name("embed_audio.");
+         name.starts_with("visual.") || in_name("audio_tower") || in_name("embed_vision.") ||
+         in_name("vision_embedder.") || in_name("embed_audio.");
 }
 
 std::string name_prefix(const ModelConfig& config) {

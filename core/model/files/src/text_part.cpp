@@ -87,7 +87,8 @@ std::optional<Json> text_part_of(const Json& document) {
   const bool qwen = type == "qwen3_5" || type == "qwen3_5_moe";
   const auto* kind = std::ranges::find_if(kBuiltAs, [&](const BuiltAs& one) { return type == one.whole; });
   const bool built = kind != kBuiltAs.end();
-  if (!mistral && !qwen && !built && type != "gemma3" && type != "gemma4") return std::nullopt;
+  const bool gemma = type == "gemma3" || type == "gemma4" || type == "gemma4_unified";
+  if (!mistral && !qwen && !built && !gemma) return std::nullopt;
   Json text = document.value("text_config", Json::object());
   if (!text.is_object()) return std::nullopt;
   if (built) {
