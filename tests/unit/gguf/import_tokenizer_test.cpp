@@ -283,5 +283,13 @@ TEST(ImportTokenizer, WhatIsWrong_IsNamed) {
                  {"tokenizer.ggml.token_type", "found 1"});
 }
 
+TEST(CutOf, OtherNamesOfLlama3s_CutAsThat) {
+  for (const char* name : {"falcon-h1", "lfm2", "pixtral"}) {
+    const Cut cut = cut_of(name);
+    EXPECT_EQ(cut.pre_tokenizer, cut_of("llama-bpe").pre_tokenizer) << name;
+    EXPECT_TRUE(cut.ignores_merges) << name;
+  }
+}
+
 }  // namespace
 }  // namespace rondo::gguf

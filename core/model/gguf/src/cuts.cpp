@@ -31,7 +31,7 @@ struct Named {
 };
 
 /// The first name of each way is the one that this program writes.
-constexpr std::array<Named, 33> kNames = {{{"gpt-2", Way::kWords},
+constexpr std::array<Named, 35> kNames = {{{"gpt-2", Way::kWords},
                                            {"phi-2", Way::kWords},
                                            {"mpt", Way::kWords},
                                            {"olmo", Way::kWords},
@@ -46,6 +46,8 @@ constexpr std::array<Named, 33> kNames = {{{"gpt-2", Way::kWords},
                                            {"llama3", Way::kLlama3},
                                            {"llama-v3", Way::kLlama3},
                                            {"falcon3", Way::kLlama3},
+                                           {"falcon-h1", Way::kLlama3},
+                                           {"lfm2", Way::kLlama3},
                                            {"pixtral", Way::kLlama3},
                                            {"dbrx", Way::kLlama3},
                                            {"smaug-bpe", Way::kLlama3},
