@@ -60,6 +60,18 @@ TEST(Sweep, PlanOverBatchesAndPools_IsThePlansOfItsPoints) {
   EXPECT_THAT(picture, HasSubstr("timed:cards.yaml#sluggish*2"));
 }
 
+/// The host's speeds are measured, and no two measurements are alike.
+TEST(Sweep, OnePoolTwice_HasTheSamePlanTwice) {
+  const Workspace workspace;
+  workspace.write("cards.yaml", kCards);
+  const Json json = json_of(workspace.run(
+      {"plan", "--model=model", "--cutoff_len=64", "--finetuning_type=full", "--json", "--sweep",
+       "global_batch=1,4;devices=timed:cards.yaml#sluggish|timed:cards.yaml#sluggish|timed:cards.yaml#sluggish"}));
+  const Json& points = json["sweep"];
+  ASSERT_EQ(points.size(), 6U);
+  for (std::size_t i = 2; i < 6; ++i) EXPECT_EQ(points[i], points[i % 2]) << i;
+}
+
 TEST(Sweep, PlanOfPackedData_IsThePlanOfItsPoint) {
   const Workspace workspace;
   workspace.write("cards.yaml", kCards);

@@ -40,6 +40,11 @@ class PlanSweep {
 
   absl::Status open_pool(const Config& config, std::vector<std::string>& notes) {
     RONDO_ASSIGN_OR_RETURN(machine_, open_machine(config));
+    // Seen once: pools stand side by side, not moments of this machine.
+    if (!host_) host_ = machine_->host;
+    machine_->host.memory_bandwidth = host_->memory_bandwidth;
+    machine_->host.optimizer_parameters_per_second = host_->optimizer_parameters_per_second;
+    machine_->shape.host = machine_->host;
     RONDO_RETURN_IF_ERROR(find_disk_speed(config, *machine_));
     RONDO_ASSIGN_OR_RETURN(const Loader::Lengths lengths, lengths_of(config));
     RONDO_RETURN_IF_ERROR(count_host_taken(config, *model_.architecture, lengths, text_and_data_, *machine_));
@@ -73,6 +78,7 @@ class PlanSweep {
   std::optional<RunData> data_;
   Bytes text_and_data_ = 0;
   std::optional<Machine> machine_;
+  std::optional<devices::HostProfile> host_;  // of the first pool
 };
 
 /// What was measured, what was predicted beside it.
