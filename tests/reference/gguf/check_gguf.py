@@ -25,6 +25,8 @@ from tokenizers import Tokenizer
 from gguf.tensor_mapping import get_tensor_name_map
 from make_goldens import HALVES, random_blocks
 from picture_models import BUILT_AS, make_whole
+from space_models import MADE_OF, make_spaces
+from spaces_in_files import expected_of_spaces, factor_of, has_own_head_in_files, keys_of_spaces, spaces_of
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -40,6 +42,8 @@ ARCHS = {"llama": MODEL_ARCH.LLAMA, "mistral": MODEL_ARCH.LLAMA, "ministral3": M
          "qwen3_5_text": MODEL_ARCH.QWEN35, "qwen3_5_moe_text": MODEL_ARCH.QWEN35MOE, "qwen3_next": MODEL_ARCH.QWEN3NEXT,
          "glm": MODEL_ARCH.CHATGLM, "qwen2_vl": MODEL_ARCH.QWEN2VL, "qwen2_5_vl": MODEL_ARCH.QWEN2VL,
          "qwen3_vl": MODEL_ARCH.QWEN3VL, "qwen3_vl_moe": MODEL_ARCH.QWEN3VLMOE, "nemotron": MODEL_ARCH.NEMOTRON,
+         "granitemoehybrid": MODEL_ARCH.GRANITE_HYBRID, "bamba": MODEL_ARCH.GRANITE_HYBRID, "falcon_h1": MODEL_ARCH.FALCON_H1,
+         "nemotron_h": MODEL_ARCH.NEMOTRON_H,
          **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"), MODEL_ARCH.DEEPSEEK2)}
 TYPES = {"f32": Type.F32, "f16": Type.F16, "bf16": Type.BF16, "q8_0": Type.Q8_0}
 PROBE = ""
@@ -71,13 +75,19 @@ def config_of(folder):
     """Likewise; the tokens are those of the whole."""
     config = json.loads((folder / "config.json").read_text())
     text = config.get("text_config", {})
-    return {**config, **text, "model_type": config["model_type"]}
+    layers = {"num_hidden_layers": len(config["layers_block_type"])} if "layers_block_type" in config else {}
+    return {**layers, **config, **text, "model_type": config["model_type"]}
 
 
 def stacked(config, tensors):
     """The matrices of a block's experts in one, under the name that the package knows for all."""
     stacks, others = {}, {}
     for name, weights in tensors.items():
+        if ".shared_mlp." in name:  # Granite 4: gate and up behind one another, where there are no experts in a MLP's place
+            module = "mlp.shared_expert" if config["num_local_experts"] else "mlp"
+            halves = dict(zip(("gate_proj", "up_proj"), np.split(weights, 2))) if "input_linear" in name else {"down_proj": weights}
+            others.update({f"{name.partition('shared_mlp.')[0]}{module}.{part}.weight": np.ascontiguousarray(half) for part, half in halves.items()})
+            continue
         if name.endswith("input_linear.weight"):  # Granite: gate and up in halves
             for word, half in zip(("gate_proj", "up_proj"), np.split(weights, 2, axis=1)):
                 others[name.replace("block_sparse_moe.input_linear", f"mlp.experts.{word}")] = np.ascontiguousarray(half)
@@ -107,9 +117,12 @@ def parts_of_stack(name, weights, by_turns):
     return {f"{whole}.{part}{ending}": half for part, half in zip(("gate_proj", "up_proj"), halves)}
 
 
-def interleaved(weights, heads):
-    """Rows (half, i) of each head become (i, half)."""
-    return weights.reshape(heads, 2, -1, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
+def interleaved(weights, heads, share=1.0):
+    """Rows (half, i) of what turns of each head become (i, half)."""
+    by_heads = weights.reshape(heads, -1, *weights.shape[1:])
+    turned, others = np.split(by_heads, [int(by_heads.shape[1] * share)], axis=1)
+    turned = turned.reshape(heads, 2, -1, *weights.shape[1:]).swapaxes(1, 2).reshape(turned.shape)
+    return np.ascontiguousarray(np.concatenate([turned, others], axis=1)).reshape(weights.shape)
 
 
 def of_value_heads(config, weights, axis, width):
@@ -194,6 +207,10 @@ def keys_of_latent(config, prefix):
 def expected_rows(config, name, weights):
     if name.endswith("conv.conv.weight"):
         return weights[:, 0]
+    if config["model_type"] == "falcon_h1":
+        weights = weights * factor_of(config, name)
+    if ".mamba." in name or ".mixer." in name:
+        return expected_of_spaces(config, name, weights)
     if ".linear_attn." in name:
         return expected_of_linear_attention(config, name, weights)
     if config["model_type"].startswith(("gemma", "qwen3_5", "qwen3_next")) and config["model_type"] != "gemma4_text" and name.endswith("norm.weight") or \
@@ -201,11 +218,13 @@ def expected_rows(config, name, weights):
         return weights + np.float32(1)
     if name.endswith((".shared_expert_gate.weight", ".moe_statics.e_score_correction_bias")):
         return weights.reshape(-1)
-    if config["model_type"] in ("llama", "arcee", "mistral", "ministral3", "mixtral", "smollm3", "granite", "granitemoe"):
+    if config["model_type"] in ("llama", "arcee", "mistral", "ministral3", "mixtral", "smollm3", "granite", "granitemoe", "granitemoehybrid", "bamba"):
+        # The package's converter moves whole heads of a Bamba, of which readers turn halves; neighbours are what they turn.
+        share = 0.5 if config["model_type"] == "bamba" else 1.0
         if ".q_proj." in name:
-            return interleaved(weights, config["num_attention_heads"])
+            return interleaved(weights, config["num_attention_heads"], share)
         if ".k_proj." in name:
-            return interleaved(weights, config["num_key_value_heads"])
+            return interleaved(weights, config["num_key_value_heads"], share)
     return weights
 
 
@@ -213,7 +232,7 @@ def same_tensor(found, wanted, quantization):
     """Bit for bit what the package makes of the same numbers."""
     shape = tuple(int(n) for n in reversed(found.shape))
     assert shape == wanted.shape, f"{found.name}: shape {shape}, expected {wanted.shape}"
-    kind = Type.F32 if wanted.ndim == 1 or "ffn_gate_inp" in found.name or "shortconv.conv" in found.name or "ssm_conv1d" in found.name or found.name.endswith("_exps.bias") else TYPES[quantization]
+    kind = Type.F32 if wanted.ndim == 1 or "ffn_gate_inp" in found.name or "shortconv.conv" in found.name or "ssm_conv1d" in found.name or found.name.endswith(("_exps.bias", "ssm_a", "ssm_d", "ssm_norm.weight")) else TYPES[quantization]
     if kind == Type.Q8_0 and wanted.shape[-1] % 32:
         kind = Type.F16
     assert found.tensor_type == kind, f"{found.name}: {found.tensor_type.name}, expected {kind.name}"
@@ -249,6 +268,8 @@ def same_tokenizer(reader, folder, config):
 
 def kv_heads_of(config):
     heads = config["num_key_value_heads"]
+    if spaces_of(config):
+        return [0 if space else heads for space in spaces_of(config)]
     if "global_head_dim" in config:
         return [config["num_global_key_value_heads"] if kind == "full_attention" else heads for kind in config["layer_types"]]
     return [0 if kind == "conv" else heads for kind in config["layer_types"]] if config["model_type"].startswith("lfm2") else heads
@@ -260,6 +281,8 @@ def model(folder, quantization, pre, scratch):
     reader = GGUFReader(file)
     config = config_of(folder)
     arch = ARCHS[config["model_type"]]
+    if config["model_type"] == "nemotron_h" and "moe" in config["layers_block_type"]:
+        arch = MODEL_ARCH.NEMOTRON_H_MOE
     prefix = MODEL_ARCH_NAMES[arch]
     heads = config["num_attention_heads"]
     rope = config.get("rope_parameters") or {}
@@ -273,7 +296,9 @@ def model(folder, quantization, pre, scratch):
         f"{prefix}.rope.freq_base": np.float32(config.get("rope_theta", rope.get("full_attention", rope).get("rope_theta", 10000))),
     }
     centred = config["model_type"] == "nemotron"
-    wanted[f"{prefix}.attention.layer_norm_{'' if centred else 'rms_'}epsilon"] = np.float32(config.get("rms_norm_eps", config.get("norm_eps")))
+    wanted[f"{prefix}.attention.layer_norm_{'' if centred else 'rms_'}epsilon"] = np.float32(next(config[key] for key in ("rms_norm_eps", "norm_eps", "layer_norm_epsilon") if key in config))
+    if config["model_type"] == "granitemoehybrid":
+        wanted[f"{prefix}.feed_forward_length"] = config["intermediate_size"]
     if config["model_type"].startswith("granite"):
         for ours, theirs in (("attention.scale", "attention_multiplier"), ("embedding_scale", "embedding_multiplier"),
                              ("residual_scale", "residual_multiplier"), ("logit_scale", "logits_scaling")):
@@ -313,6 +338,10 @@ def model(folder, quantization, pre, scratch):
                         ("expert_shared_count", ("n_shared_experts", "moe_num_shared_experts")),
                         ("leading_dense_block_count", ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"))):
         wanted.update({f"{prefix}.{ours}": config[name] for name in names if name in config})
+    if config["model_type"] == "granitemoehybrid" and not config["num_local_experts"]:
+        wanted.update({f"{prefix}.expert_count": None, f"{prefix}.expert_used_count": None})
+    if config["model_type"] == "nemotron_h" and "moe" not in config["layers_block_type"]:
+        wanted.update({f"{prefix}.expert_count": None, f"{prefix}.expert_used_count": None, f"{prefix}.expert_shared_count": None})
     if config["model_type"] == "gpt_oss":
         wanted[f"{prefix}.expert_feed_forward_length"] = config["intermediate_size"]
     if config["model_type"] == "glm4_moe":
@@ -329,11 +358,15 @@ def model(folder, quantization, pre, scratch):
         wanted[f"{prefix}.expert_shared_feed_forward_length"] = config["shared_expert_intermediate_size"]
     if "kv_lora_rank" in config:
         wanted.update(keys_of_latent(config, prefix))
+    if spaces_of(config) or config["model_type"] == "falcon_h1":
+        wanted.update(keys_of_spaces(config, prefix))
     for key, expected in wanted.items():
         assert value(reader, key) == expected, f"{key}: {value(reader, key)}, expected {expected}"
     same_tokenizer(reader, folder, config)
     names = get_tensor_name_map(arch, config["num_hidden_layers"])
     base = keys_and_values(config, queries_and_gate(config, stacked(config, tensors_in(folder / "model.safetensors"))))
+    if has_own_head_in_files(config):
+        base["lm_head.weight"] = base["model.embed_tokens.weight"]
     found = {tensor.name: tensor for tensor in reader.tensors}
     if config["model_type"] == "gemma4_text":
         same_tensor(found.pop("rope_freqs.weight"), still_frequencies(config), "f32")
@@ -341,6 +374,8 @@ def model(folder, quantization, pre, scratch):
     for name, weights in base.items():
         by_module = name.replace("correction_bias", "correction.bias").replace("expert_bias", "expert_bias.bias")  # likewise
         by_module = by_module.replace(".dt_bias", ".dt_proj.bias").replace(".layer_scalar", ".layer_scalar.weight")
+        if ".mixer.experts." in name:  # as the converter has it
+            by_module = by_module.replace("backbone.", "model.").replace(".mixer.", ".mlp.")
         by_module = by_module.removeprefix("model." if ".feed_forward.experts." in name else "")
         theirs = names.get_name(by_module, try_suffixes=(".weight", ".bias"))
         for factor, ours in ((".router.scale", "ffn_gate_inp"), (".router.per_expert_scale", "ffn_down_exps")):  # as the converter has them
@@ -422,8 +457,12 @@ def round_trip(folder, scratch):
     sees = "vision_config" in config_of(folder)
     if sees:  # experts of the whole are one tensor
         base, found = stacked(config_of(folder), base), stacked(config_of(folder), found)
+    if has_own_head_in_files(config_of(folder)):
+        base["lm_head.weight"] = base["model.embed_tokens.weight"]
     assert base.keys() == found.keys()
-    for name in base:  # files have -exp(A_log)
+    stored = config_of(folder)
+    factors = stored.get("key_multiplier", 1.0) != 1.0  # which files have in weights
+    for name in base if not factors else []:  # files have -exp(A_log)
         close = np.allclose(base[name], found[name], rtol=1e-6, atol=1e-6) if name.endswith("A_log") else False
         assert close or (base[name] == found[name]).all(), name
     theirs, ours = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(back)
@@ -435,7 +474,7 @@ def round_trip(folder, scratch):
     assert (ours.bos_token, ours.eos_token, ours.pad_token) == (theirs.bos_token, theirs.eos_token, theirs.pad_token)
     ids = torch.tensor([theirs("Hello, world").input_ids])
     wanted, logits = logits_of(folder, ids), logits_of(back, ids)
-    exact = not sees and not any(name.endswith("A_log") for name in base)
+    exact = not sees and not factors and not any(name.endswith("A_log") for name in base)
     assert torch.equal(logits, wanted) if exact else torch.allclose(logits, wanted, rtol=1e-5, atol=1e-6), (logits - wanted).abs().max()
 
 
@@ -510,10 +549,12 @@ def main():
     PROBE = arguments.probe
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
-        for arch in arguments.archs or [*ARCHS, "gemma4_text+experts"]:
-            probe("init", BUILT_AS.get(arch, arch), scratch / arch)
+        for arch in arguments.archs or [*(arch for arch in ARCHS if arch not in MADE_OF.values() or arch in ("bamba", "falcon_h1")), "gemma4_text+experts", *MADE_OF]:
+            probe("init", MADE_OF.get(arch) or BUILT_AS.get(arch, arch), scratch / arch)
             if arch in BUILT_AS:
                 make_whole(scratch / arch, arch)
+            if arch in MADE_OF:
+                make_spaces(scratch / arch, arch)
             with_norms(scratch / arch)
             for quantization in TYPES:
                 check(f"{arch} {quantization}", model, scratch / arch, quantization, "gpt-2", scratch)

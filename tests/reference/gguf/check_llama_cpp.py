@@ -22,6 +22,7 @@ from peft import PeftModel
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from picture_models import BUILT_AS, make_whole
+from space_models import MADE_OF, make_spaces
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 # llama.cpp multiplies in the type of the file: 8 bits of mantissa in bf16, blocks of 8-bit integers on both sides in q8_0.
@@ -34,7 +35,8 @@ ARCHS = ["llama", "arcee", "mistral", "ministral3", "qwen2", "qwen3", "smollm3",
          "gemma2", "gemma3_text", "gemma4_text", "gemma4_text+experts", "gemma4_text+steep", "gemma4_text+experts+steep", "mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "phi3", "hunyuan_v1_dense", "exaone4",
          "seed_oss", "ernie4_5", "glm4", "lfm2", "glm4_moe", "ernie4_5_moe", "lfm2_moe", "qwen3_5_text", "qwen3_5_moe_text",
          "qwen3_next", "internlm3", "iquestcoder", "helium", "glm", "granitemoeshared", "granitemoehybrid", "dots1", "hunyuan_v1_moe",
-         "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", *BUILT_AS, "nemotron"]
+         "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", *BUILT_AS, "nemotron", "bamba", "falcon_h1",
+         *MADE_OF]
 # What readers take for granted: tied heads, as many heads of keys as of queries.
 # Attention by a latent: as many heads of keys as of queries. Readers apply no adapters to its layers but o_proj.
 LATENT = ["--num_key_value_heads", 6]
@@ -193,6 +195,8 @@ def main():
                 *OPTIONS.get(arch, []))
             if arch in BUILT_AS:
                 make_whole(folder, arch)
+            if arch in MADE_OF:
+                make_spaces(folder, arch)
             with_own_numbers(folder, "+steep" in arch)
             with_readers_epsilon(folder)
             run(arguments.rondo, "train", "--model", folder, "--dataset", text, "--output_dir", adapter, "--max_steps", 3,

@@ -240,6 +240,11 @@ TEST(ImportFuzz, DamagedFilesOfLinearAttention_AreReadOrRefused) {
   EXPECT_GT(refused_of_damaged("qwen3_5_moe_text", 600), 120U);
 }
 
+TEST(ImportFuzz, DamagedFilesOfStateSpaces_AreReadOrRefused) {
+  EXPECT_GT(refused_of_damaged("bamba", 400), 80U);
+  EXPECT_GT(refused_of_damaged("falcon_h1", 400), 80U);
+}
+
 TEST(ImportFuzz, EveryCut_IsRefused) {
   const fs::path folder = fresh_folder();
   const std::string good = model_bytes(folder, "f32");

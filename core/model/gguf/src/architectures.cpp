@@ -20,7 +20,7 @@ constexpr std::array kFamilies = {
     Family::kPhi3,      Family::kHunYuan,    Family::kExaone4,    Family::kSeedOss,    Family::kErnie45,
     Family::kGlm,       Family::kGlm4,       Family::kQwen2Moe,   Family::kGraniteMoe, Family::kLfm2,
     Family::kGlm4Moe,   Family::kErnie45Moe, Family::kLfm2Moe,    Family::kQwen35,     Family::kQwen35Moe,
-    Family::kQwen3Next, Family::kDeepseekV3, Family::kNemotron};
+    Family::kQwen3Next, Family::kDeepseekV3, Family::kNemotron,   Family::kFalconH1,   Family::kNemotronH};
 
 /// What more a name says than which family it is.
 std::vector<model::ModelConfig> known_architectures() {
@@ -31,6 +31,12 @@ std::vector<model::ModelConfig> known_architectures() {
     config.family = family;
     config.picture_turns.emplace();
   }
+  model::ModelConfig& hybrid = known.emplace_back();
+  hybrid.family = Family::kGraniteMoeHybrid;
+  hybrid.state_space.emplace();
+  model::ModelConfig& mixture = known.emplace_back();
+  mixture.family = Family::kNemotronH;
+  mixture.experts.emplace();
   return known;
 }
 
@@ -80,8 +86,15 @@ std::string architecture_name(const model::ModelConfig& config) {
       return sees ? "qwen3vlmoe" : "qwen3moe";
     case Family::kSmolLm3:
       return "smollm3";
+    case Family::kGraniteMoeHybrid:
+      return config.state_space ? "granitehybrid" : "granite";
+    case Family::kBamba:
+      return "granitehybrid";
+    case Family::kFalconH1:
+      return "falcon-h1";
+    case Family::kNemotronH:
+      return config.experts ? "nemotron_h_moe" : "nemotron_h";
     case Family::kGranite:
-    case Family::kGraniteMoeHybrid:  // without experts
       return "granite";
     case Family::kGraniteMoe:
     case Family::kGraniteMoeShared:

@@ -12,6 +12,7 @@
 #include "names.h"
 #include "names_latent.h"
 #include "names_linear.h"
+#include "names_space.h"
 #include "rondo/base/file.h"
 #include "rondo/base/status.h"
 #include "rondo/model/expert_factors.h"
@@ -31,9 +32,10 @@ struct Source {
   Order of_rows = {};  // of all views together
   Order of_columns = {};
   std::vector<float> values = {};
-  float offset = 0;       // added to each number of a view
-  float factor = 1;       // which these are multiplied by first
-  bool is_decay = false;  // -exp(number)
+  float offset = 0;                 // added to each number of a view
+  float factor = 1;                 // which these are multiplied by first
+  std::vector<float> factors = {};  // of each view, likewise; empty: all 1
+  bool is_decay = false;            // -exp(number)
   // Of one view, whose rows are those of so many matrices, each of which is transposed; 0: none is.
   std::uint32_t transposed = 0;
 };
@@ -43,6 +45,12 @@ struct Draft {
   Keys keys;
   std::vector<Tensor> tensors;
   std::vector<Source> sources;
+  std::map<std::string, float> factors = {};  // of tensors that files have times something
+
+  float factor_of(const std::string& name) const {
+    const auto found = factors.find(name);
+    return found == factors.end() ? 1.0F : found->second;
+  }
 };
 
 absl::StatusOr<TensorType> chosen_type(const std::string& quantization, model::WeightType stored) {
@@ -94,6 +102,7 @@ void add_general_keys(const std::filesystem::path& origin, const model::ModelCon
 void add_tensor(const model::ModelConfig& config, const std::string& name, std::vector<std::uint64_t> shape,
                 TensorType type, Source source, Draft& draft) {
   if (is_convolution_weight(name)) shape.erase(shape.begin() + 1);
+  if (config.state_space && is_of_space(name)) shape = shape_of_space(config, name, shape.front());
   if (is_stored_as_vector(config, name)) shape = {source.views.front()->elements()};
   draft.tensors.push_back({name, shape, stays_wide(name) ? TensorType::kF32 : type_for(type, shape)});
   draft.sources.push_back(std::move(source));
@@ -112,9 +121,22 @@ absl::Status add_joined(const model::ModelConfig& config, const model::JoinedTen
   for (const model::JoinedTensor::Part& part : joined.parts) {
     RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, part.name));
     source.views.push_back(view);
+    source.factors.push_back(draft.factor_of(part.name));
   }
   std::vector<std::uint64_t> shape = model::shape_of(joined, source.views.front()->shape);
   add_tensor(config, name, std::move(shape), type, std::move(source), draft);
+  return absl::OkStatus();
+}
+
+/// Of a tied model whose head is times another number than its embedding: a head of its own.
+absl::Status add_untied_head(const model::ModelConfig& config, const model::TensorFiles& files, TensorType type,
+                             Draft& draft) {
+  const std::string embedding = model::embedding_path(config) + ".weight";
+  const float factor = draft.factor_of("lm_head.weight");
+  if (!config.tie_word_embeddings || factor == draft.factor_of(embedding)) return absl::OkStatus();
+  RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, embedding));
+  add_tensor(config, tensor_name(config, "lm_head.weight"), view->shape, type, {.views = {view}, .factor = factor},
+             draft);
   return absl::OkStatus();
 }
 
@@ -160,15 +182,15 @@ class SourceRows {
   std::uint64_t count() const { return ends_.back() * source_.turns; }
   std::uint64_t width() const { return width_; }
 
-  /// Numbers that go to place `row`, into `values` [width()]; the view that they are from.
-  const model::TensorView& read(std::uint64_t row, std::span<float> values) const {
+  /// Numbers that go to place `row`, into `values` [width()]; the view that they are from, as a place in the source's.
+  std::size_t read(std::uint64_t row, std::span<float> values) const {
     const std::uint64_t place = source_place(row, count(), source_.of_rows);
     const std::uint64_t within = place % ends_.back();
     const auto part = static_cast<std::size_t>(std::ranges::upper_bound(ends_, within) - ends_.begin());
     const std::uint64_t before = part == 0 ? 0 : ends_[part - 1];
     const std::uint64_t first = place / ends_.back() * (ends_[part] - before) + within - before;
     model::TensorFiles::read_as_float32(*source_.views[part], first * width_, values);
-    return *source_.views[part];
+    return part;
   }
 
  private:
@@ -177,12 +199,13 @@ class SourceRows {
   std::uint64_t width_ = 0;
 };
 
-/// Into the order and the numbers that files have.
-void convert(const Source& source, std::span<const float> row, std::span<float> out) {
+/// Into the order and the numbers that files have, of a row of a view.
+void convert(const Source& source, std::size_t view, std::span<const float> row, std::span<float> out) {
+  const float factor = source.factor * (source.factors.empty() ? 1.0F : source.factors[view]);
   const bool moves = source.of_columns.changes();
   for (std::size_t place = 0; place < out.size(); ++place) {
     const float value = row[moves ? source_place(place, row.size(), source.of_columns) : place];
-    out[place] = source.is_decay ? -std::exp(value) : value * source.factor + source.offset;
+    out[place] = source.is_decay ? -std::exp(value) : value * factor + source.offset;
   }
 }
 
@@ -220,8 +243,9 @@ absl::Status put_tensor(const Source& source, const Tensor& tensor, std::span<st
   std::vector<float> values(rows.width());
   std::vector<float> converted(rows.width());
   for (std::uint64_t row = 0; row < rows.count(); ++row) {
-    const model::TensorView& view = rows.read(row, values);
-    convert(source, values, converted);
+    const std::size_t part = rows.read(row, values);
+    const model::TensorView& view = *source.views[part];
+    convert(source, part, values, converted);
     if (!put_row(converted, tensor.type, out.subspan(row * row_bytes, row_bytes))) {
       return refuse(fmt::format("{}: tensor {}", view.file, view.name));
     }
@@ -302,6 +326,7 @@ absl::Status add_linear_factors(const model::ModelConfig& config, const model::L
       }
       RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, name_of_b));
       b.views = {view};
+      b.factors = {draft.factor_of(name_of_b)};
       add_tensor(config, name + ".lora_b", view->shape, type, std::move(b), draft);
     }
   }
@@ -353,6 +378,8 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
   RONDO_ASSIGN_OR_RETURN(const model::TensorView* first, checked_tensor(files, parameters.front().name));
   RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, first->type));
   Draft draft;
+  for (const auto& [path, factor] : stored_factors(config))
+    draft.factors[path + ".weight"] = static_cast<float>(factor);
   add_general_keys(base.origin(), config, "model", type, draft.keys);
   add_architecture_keys(config, draft.keys);
   RONDO_RETURN_IF_ERROR(add_tokenizer_keys(base, config, draft.keys));
@@ -392,8 +419,10 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
     }
     Source source = source_of(spec.name);
     source.views = {view};
+    source.factors = {draft.factor_of(spec.name)};
     add_tensor(config, tensor_name(config, spec.name), view->shape, type, std::move(source), draft);
   }
+  RONDO_RETURN_IF_ERROR(add_untied_head(config, files, type, draft));
   return write_draft(draft, files, output);
 }
 
@@ -405,6 +434,9 @@ absl::Status export_adapter(const Documents& base, const model::ModelConfig& con
   if (files.tensors().empty()) return invalid_input("{}: expected tensors, found none", files.origin());
   RONDO_ASSIGN_OR_RETURN(const TensorType type, chosen_type(quantization, files.tensors().begin()->second.type));
   Draft draft;
+  for (const auto& [path, factor] : stored_factors(config)) {
+    draft.factors[model::adapter_tensor_name(path, 'B')] = static_cast<float>(factor);
+  }
   add_general_keys(base.origin(), config, "adapter", type, draft.keys);
   draft.keys.add("adapter.type", "lora");
   Alpha alpha(lora.alpha);

@@ -19,6 +19,7 @@
 #include "names_experts.h"
 #include "names_latent.h"
 #include "names_linear.h"
+#include "names_space.h"
 #include "rondo/base/status.h"
 #include "rondo/model/fused_linears.h"
 #include "row_order.h"
@@ -91,7 +92,7 @@ absl::Status add_stack(const std::vector<std::string>& names, std::uint32_t expe
 /// Of blocks behind the model's, which predict further tokens.
 bool is_behind_blocks(const model::ModelConfig& config, const std::string& name) {
   const auto place = in_block(name, kBlocks);
-  if ((!config.linear_attention && !config.latent_attention) || !place) return false;
+  if ((!config.linear_attention && !config.latent_attention && config.lone_mlps.empty()) || !place) return false;
   std::uint32_t block = 0;
   std::from_chars(place->first.data(), place->first.data() + place->first.size(), block);
   return block >= config.num_layers;
@@ -103,6 +104,7 @@ absl::Status add_view(const model::ModelConfig& config, StoredTensor& tensor, mo
   const std::string name = std::exchange(view.name, model_tensor_name(config, view.name).value_or(view.name));
   view.shape = std::move(tensor.shape);
   if (is_stored_as_vector(config, name) && view.shape.size() == 1) view.shape.insert(view.shape.begin(), 1);
+  if (config.state_space && is_of_space(name)) view.shape = {view.elements()};
   if (is_convolution_weight(name) && view.shape.size() == 2) view.shape.insert(view.shape.begin() + 1, 1);
   const std::uint64_t rows = view.shape.front();
   const StoredRows numbers{tensor.coding,

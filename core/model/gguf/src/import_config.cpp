@@ -11,10 +11,12 @@
 #include "import_experts.h"
 #include "import_gemma4.h"
 #include "import_latent.h"
+#include "import_space.h"
 #include "key_reader.h"
 #include "names.h"
 #include "names_latent.h"
 #include "names_linear.h"
+#include "names_space.h"
 #include "rondo/base/status.h"
 
 namespace rondo::gguf {
@@ -46,7 +48,7 @@ void refuse_unsupported(KeyReader& keys, const std::string& prefix) {
   for (const char* scale :
        {"attention.scale", "logit_scale", "embedding_scale", "residual_scale", "final_logit_softcapping"}) {
     const bool caps = std::string_view(scale) == "final_logit_softcapping";
-    const bool known = caps ? prefix == "gemma2." || prefix == "gemma4." : granite;
+    const bool known = caps ? prefix == "gemma2." || prefix == "gemma4." : granite || prefix == "granitehybrid.";
     if (!known && keys.number(prefix + scale, 0.0, 1e6, 0.0) != 0.0) {
       keys.refuse(prefix + scale, "scaled activations are not supported; expected none");
     }
@@ -119,6 +121,8 @@ void read_linear_attention(KeyReader& keys, const std::string& prefix, model::Mo
 void read_heads(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
   if (config.family == Family::kLfm2 || config.family == Family::kLfm2Moe) {
     read_convolutions(keys, prefix, config);
+  } else if (config.state_space || config.family == Family::kNemotronH) {
+    read_kinds_of_blocks(keys, prefix, config);
   } else {
     config.num_kv_heads = keys.integer(prefix + "attention.head_count_kv", 1, kMaxSize, config.num_heads);
   }
@@ -126,11 +130,13 @@ void read_heads(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
   config.head_dim = keys.integer(prefix + "attention.key_length", 1, kMaxSize, derived);
   for (const char* same : {"attention.value_length", "rope.dimension_count"}) {
     const std::uint32_t found = keys.integer(prefix + same, 1, kMaxSize, config.head_dim);
-    if (found == config.head_dim) continue;
+    const bool turns = same == std::string_view("rope.dimension_count");
+    if (found == config.head_dim || (turns && config.family == Family::kNemotronH)) continue;  // which does not turn
     const bool turns_in_part = config.family == Family::kPhi3 || config.family == Family::kGlm ||
                                config.family == Family::kGlm4 || config.family == Family::kGlm4Moe ||
-                               config.family == Family::kNemotron || has_linear_attention(config.family);
-    if (turns_in_part && same == std::string_view("rope.dimension_count") && found < config.head_dim) {
+                               config.family == Family::kNemotron || config.family == Family::kGraniteMoeHybrid ||
+                               has_linear_attention(config.family);
+    if (turns_in_part && turns && found < config.head_dim) {
       config.rope.turned_share = share_of(found, config.head_dim);
       continue;
     }
@@ -138,9 +144,17 @@ void read_heads(KeyReader& keys, const std::string& prefix, model::ModelConfig& 
   }
 }
 
+/// Nemotron-H's files may have the other one alone.
+void read_epsilon(KeyReader& keys, const std::string& prefix, model::ModelConfig& config) {
+  const std::string own = prefix + epsilon_key(config.family);
+  const bool other = config.family == Family::kNemotronH && !keys.has(own);
+  config.rms_norm_eps = keys.number(other ? prefix + epsilon_key(Family::kNemotron) : own, 0.0, 1.0);
+}
+
 void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& prefix, model::ModelConfig& config) {
   config.num_layers = keys.integer(prefix + "block_count", 1, 10'000);
-  if (config.family == Family::kGlm4Moe || has_linear_attention(config.family) || has_latent_attention(config.family)) {
+  if (config.family == Family::kGlm4Moe || config.family == Family::kNemotronH || has_linear_attention(config.family) ||
+      has_latent_attention(config.family)) {
     // The last ones predict further tokens.
     const std::uint32_t most = std::min(config.num_layers - 1, 1U);
     config.num_layers -= keys.integer(prefix + "nextn_predict_layers", 0, most, 0);
@@ -149,7 +163,8 @@ void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& pref
   config.hidden_size = keys.integer(prefix + "embedding_length", 1, kMaxSize);
   const std::optional<std::uint32_t> no_mlp = config.family == Family::kQwen35Moe ? std::optional(0U) : std::nullopt;
   const std::string width_key = prefix + "feed_forward_length";
-  const bool by_layer = config.family == Family::kGemma4 && keys.is_list(width_key);
+  const bool by_layer =
+      (config.family == Family::kGemma4 && keys.is_list(width_key)) || config.family == Family::kNemotronH;
   if (!by_layer) config.intermediate_size = keys.integer(width_key, no_mlp ? 0 : 1, kMaxSize, no_mlp);
   config.num_heads = keys.integer(prefix + "attention.head_count", 1, kMaxSize);
   if (config.family == Family::kGemma4) {
@@ -159,7 +174,8 @@ void read_sizes(KeyReader& keys, const StoredFile& file, const std::string& pref
   } else {
     read_heads(keys, prefix, config);
   }
-  config.rms_norm_eps = keys.number(prefix + epsilon_key(config.family), 0.0, 1.0);
+  read_epsilon(keys, prefix, config);
+  read_state_space(keys, file, prefix, config);
   read_linear_attention(keys, prefix, config);
 }
 
@@ -361,6 +377,19 @@ void read_features(const StoredFile& file, model::ModelConfig& config) {
       config.family == Family::kGlm4Moe)
     config.attention_bias = has("blk.0.attn_q.bias");
   if (config.family == Family::kGlm4Moe && has("blk.0.attn_q_norm.weight")) config.qk_norm = model::QkNorm::kHead;
+  if (config.state_space) {
+    const auto attends = [&](std::uint32_t block) {
+      return config.state_space->beside_attention || !config.state_space->blocks[block];
+    };
+    for (std::uint32_t block = 0; block < config.num_layers && config.family != Family::kNemotronH; ++block) {
+      if (!attends(block)) continue;
+      config.attention_bias = file.tensors.contains(fmt::format("blk.{}.attn_q.bias", block));
+      config.attention_output_bias = config.attention_bias;
+      break;
+    }
+    config.mlp_bias = has("blk.0.ffn_up.bias");
+    return;
+  }
   if (config.family == Family::kNemotron) {
     config.attention_bias = config.attention_output_bias = has("blk.0.attn_q.bias");
     config.mlp_bias = has("blk.0.ffn_up.bias");
@@ -485,6 +514,7 @@ absl::StatusOr<model::ModelConfig> import_config(const StoredFile& file) {
   read_picture_turns(keys, prefix, config);
   read_window(keys, prefix, config);
   read_factors(keys, prefix, config);
+  tell_bamba(keys, prefix, config);
   if (!config.attention_scale) config.attention_scale = usual_attention_scale(config);
   if (config.family == Family::kLlama && config.hidden_size % config.num_heads != 0) config.family = Family::kMistral;
   read_features(file, config);

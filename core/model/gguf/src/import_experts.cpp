@@ -7,6 +7,7 @@
 #include <array>
 
 #include "import_latent.h"
+#include "import_space.h"
 #include "names.h"
 #include "names_experts.h"
 #include "names_latent.h"
@@ -34,6 +35,9 @@ void read_shared_expert(KeyReader& keys, const std::string& prefix, model::Model
   if (config.family == Family::kQwen2Moe || has_linear_attention(config.family)) {
     experts.shared_width =
         keys.integer(prefix + "expert_shared_feed_forward_length", 1, kMostOfAKind, width_of_shared_expert(config));
+  }
+  if (config.family == Family::kGraniteMoeHybrid) {  // of which there may be none
+    experts.shared_width = keys.integer(prefix + "expert_shared_feed_forward_length", 0, kMostOfAKind, 0);
   }
   if (!counts_shared_experts(config.family)) return;
   constexpr std::uint32_t kMost = 64;
@@ -93,9 +97,10 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
   constexpr std::array kWanted = {Family::kQwen2Moe,   Family::kQwen3Moe, Family::kOlmoe,      Family::kGptOss,
                                   Family::kGraniteMoe, Family::kGlm4Moe,  Family::kErnie45Moe, Family::kLfm2Moe,
                                   Family::kQwen35Moe,  Family::kQwen3Next};
-  const bool wanted = std::ranges::count(kWanted, config.family) > 0;
-  const bool may_have =
-      config.family == Family::kLlama || config.family == Family::kGemma4 || has_latent_attention(config.family);
+  const bool wanted = config.experts || std::ranges::count(kWanted, config.family) > 0;
+  const bool may_have = config.family == Family::kLlama || config.family == Family::kGemma4 ||
+                        config.family == Family::kGraniteMoeHybrid || config.family == Family::kNemotronH ||
+                        has_latent_attention(config.family);
   if (count == 0 && wanted) keys.refuse(prefix + "expert_count", "expected experts, found none");
   if (count != 0 && !wanted && !may_have) {
     keys.refuse(prefix + "expert_count", "this architecture is not supported as a mixture of experts");
@@ -112,6 +117,7 @@ void read_experts(KeyReader& keys, const std::string& prefix, model::ModelConfig
     experts.width = keys.integer(prefix + "expert_feed_forward_length", 1, kMostOfAKind, width_of_experts(config));
   }
   read_shared_expert(keys, prefix, config);
+  read_lone_experts(keys, prefix, config);
   read_choice(keys, prefix, config);
   if (counts_leading_blocks(config.family)) {
     const std::uint32_t leading = keys.integer(prefix + "leading_dense_block_count", 0, config.num_layers, 0);

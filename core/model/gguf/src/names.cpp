@@ -12,6 +12,7 @@
 #include "names_gemma4.h"
 #include "names_latent.h"
 #include "names_linear.h"
+#include "names_space.h"
 #include "rondo/base/status.h"
 #include "rondo/model/parameters.h"
 
@@ -21,11 +22,8 @@ namespace {
 using model::Family;
 using model::RopeKind;
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOutside = {
-    {{"model.embed_tokens", "token_embd"},
-     {"model.norm", "output_norm"},
-     {"model.embedding_norm", "token_embd_norm"},
-     {"lm_head", "output"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOutside = {
+    {{"lm_head", "output"},
      {"model.embed_tokens_per_layer", "per_layer_token_embd"},
      {"model.per_layer_model_projection", "per_layer_model_proj"},
      {"model.per_layer_projection_norm", "per_layer_proj_norm"}}};
@@ -38,6 +36,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocks
      {"mlp.gate_proj", "ffn_gate"},
      {"mlp.up_proj", "ffn_up"},
      {"mlp.down_proj", "ffn_down"}}};
+
+/// Outside of blocks.
+std::vector<std::pair<std::string, std::string_view>> names_outside(const model::ModelConfig& config) {
+  std::vector<std::pair<std::string, std::string_view>> names = {
+      {model::name_in_text_model(model::embedding_path(config)), "token_embd"},
+      {model::name_in_text_model(model::last_norm_path(config)),
+       config.short_convolution ? "token_embd_norm" : "output_norm"}};
+  names.insert(names.end(), kOutside.begin(), kOutside.end());
+  return names;
+}
 
 /// LFM2's own, which come before the others'.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kInBlocksOfLfm2 = {
@@ -60,7 +68,8 @@ std::array<std::pair<const char*, std::string_view>, 4> norms_in_blocks(const mo
   const model::NormNames norms = model::norm_names(config.norm_place);
   return {{{norms.attention_input, "attn_norm"},
            {norms.attention_output, "post_attention_norm"},
-           {norms.mlp_input, names_by_place(config.family) ? "post_attention_norm" : "ffn_norm"},
+           {config.lone_mlps.empty() ? norms.mlp_input : nullptr,
+            names_by_place(config.family) ? "post_attention_norm" : "ffn_norm"},
            {norms.mlp_output, "post_ffw_norm"}}};
 }
 
@@ -78,6 +87,7 @@ std::vector<std::pair<std::string, std::string_view>> own_parameters(const model
     }
   }
   for (const auto& [theirs, ours] : own_parameters_of_gemma4(config)) names.emplace_back(theirs, ours);
+  for (const auto& [theirs, ours] : own_parameters_of_spaces(config)) names.emplace_back(theirs, ours);
   return names;
 }
 
@@ -95,13 +105,14 @@ void for_names_in_blocks(const model::ModelConfig& config, const Fn& fn) {
   if (config.fused_mlp && fn(std::string_view("mlp.gate_up_proj"), std::string_view("ffn_up"))) return;
   if (config.linear_attention && for_names_of_linear_attention(config, fn)) return;
   if (for_names_of_latent_attention(config, fn)) return;
+  if (for_names_of_spaces(config, fn)) return;
   for (const auto& [theirs, ours] : kInBlocksOfLfm2) {
     if (config.short_convolution && fn(theirs, ours)) return;
   }
+  if (config.shared_mlp && for_names_of_shared_mlp(config, fn)) return;
   for (const auto& [theirs, ours] : kInBlocks) {
     if (fn(theirs, ours)) return;
   }
-  if (config.shared_mlp && for_names_of_shared_mlp(config, fn)) return;
   if (config.experts && for_names_of_experts(config, fn)) return;
   if (config.block_inputs && for_names_of_inputs(fn)) return;
   if (config.experts && config.experts->beside_mlp) for_names_beside_mlp(fn);
@@ -164,7 +175,7 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
     if (slides == (config.num_layers == kLayersOfSlidingExaone4) && slides != config.without_rope.empty()) return {};
     return {{"sliding_window", "GGUF's readers slide windows in 64 layers of this model, and in no other number"}};
   }
-  if (config.state_space) return {{"layer_types", "Mamba's layers are not written as GGUF"}};
+  if (config.state_space || !config.lone_mlps.empty()) return std::nullopt;  // see complaint_of_spaces()
   if (config.family == Family::kGraniteMoeHybrid && !config.without_rope.empty()) {
     return {{"position_embedding_type", "GGUF's readers turn queries and keys of this architecture"}};
   }
@@ -185,10 +196,10 @@ Complaint complaint_of_layers(const model::ModelConfig& config) {
 /// Readers pass over the tensor of llama3's scaling.
 bool divides_no_frequencies(const model::ModelConfig& config) {
   const Family family = config.family;
-  return config.picture_turns || family == Family::kNemotron || family == Family::kHunYuan ||
-         family == Family::kSeedOss || family == Family::kErnie45 || family == Family::kErnie45Moe ||
-         family == Family::kDots1 || family == Family::kHunYuanMoe || family == Family::kGlm ||
-         family == Family::kGlm4 || family == Family::kGlm4Moe || family == Family::kLfm2 ||
+  return config.picture_turns || family == Family::kNemotron || family == Family::kFalconH1 ||
+         family == Family::kHunYuan || family == Family::kSeedOss || family == Family::kErnie45 ||
+         family == Family::kErnie45Moe || family == Family::kDots1 || family == Family::kHunYuanMoe ||
+         family == Family::kGlm || family == Family::kGlm4 || family == Family::kGlm4Moe || family == Family::kLfm2 ||
          family == Family::kLfm2Moe || has_linear_attention(family) || has_latent_attention(family);
 }
 
@@ -196,7 +207,14 @@ bool divides_no_frequencies(const model::ModelConfig& config) {
 void add_head_keys(const std::string& prefix, const model::ModelConfig& config, Keys& keys) {
   if (config.global_heads) return add_gemma4_keys(prefix, config, keys);
   if (config.latent_attention) return add_latent_attention_keys(prefix, config, keys);
-  if (config.short_convolution) {
+  if (lists_blocks(config.family) && config.state_space) {
+    std::vector<std::int32_t> heads;
+    for (std::uint32_t block = 0; block < config.num_layers; ++block) {
+      const bool attends = has_attention(config, block) && !is_state_space(config, block);
+      heads.push_back(attends ? static_cast<std::int32_t>(config.num_kv_heads) : 0);
+    }
+    keys.add(prefix + std::string(kHeadsOfKeys), heads);
+  } else if (config.short_convolution) {
     std::vector<std::int32_t> heads;
     for (std::uint32_t block = 0; block < config.num_layers; ++block) {
       heads.push_back(is_convolution(config, block) ? 0 : static_cast<std::int32_t>(config.num_kv_heads));
@@ -248,6 +266,8 @@ bool has_no_biases(Family family) {
     case Family::kGptOss:
     case Family::kPhi3:
     case Family::kNemotron:
+    case Family::kBamba:
+    case Family::kFalconH1:
       return false;
     default:
       return true;
@@ -328,7 +348,8 @@ bool truncates_yarn(Family family) { return family != Family::kGptOss; }
 model::Activation usual_activation(Family family) {
   const bool gemma =
       family == Family::kGemma || family == Family::kGemma2 || family == Family::kGemma3 || family == Family::kGemma4;
-  if (family == Family::kArcee || family == Family::kNemotron) return model::Activation::kReluSquared;
+  const bool squares = family == Family::kArcee || family == Family::kNemotron || family == Family::kNemotronH;
+  if (squares) return model::Activation::kReluSquared;
   return gemma ? model::Activation::kGeluTanh : model::Activation::kSilu;
 }
 
@@ -358,7 +379,7 @@ absl::Status check_expressible(const model::ModelConfig& config, const std::stri
   }
   for (const Complaint& complaint :
        {complaint_of_layers(config), complaint_of_experts(config), complaint_of_linear_attention(config),
-        complaint_of_latent_attention(config), complaint_of_weights(config)}) {
+        complaint_of_latent_attention(config), complaint_of_spaces(config), complaint_of_weights(config)}) {
     if (!complaint) continue;
     return invalid_input("{}: {}: {}; this model cannot be exported", origin, complaint->first, complaint->second);
   }
@@ -393,10 +414,11 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "block_count", config.num_layers);
   keys.add(prefix + "context_length", context_length(config));
   keys.add(prefix + "embedding_length", config.hidden_size);
-  if (config.widens_sharing) {
+  if (config.widens_sharing || !config.lone_mlps.empty()) {
     std::vector<std::int32_t> widths;
     for (std::uint32_t block = 0; block < config.num_layers; ++block) {
-      widths.push_back(static_cast<std::int32_t>(mlp_width(config, block)));
+      const std::uint32_t width = has_experts(config, block) ? config.experts->width : mlp_width(config, block);
+      widths.push_back(has_mlp(config, block) ? static_cast<std::int32_t>(width) : 0);
     }
     keys.add(prefix + "feed_forward_length", widths);
   } else if (config.intermediate_size != 0) {
@@ -405,6 +427,9 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   keys.add(prefix + "attention.head_count", config.num_heads);
   add_head_keys(prefix, config, keys);
   keys.add(prefix + epsilon_key(config.family), static_cast<float>(config.rms_norm_eps));
+  if (config.family == Family::kNemotronH) {  // its readers want the other one
+    keys.add(prefix + epsilon_key(Family::kNemotron), static_cast<float>(config.rms_norm_eps));
+  }
   keys.add(prefix + "rope.freq_base", static_cast<float>(stretched_theta(config, config.rope)));
   add_scaling(prefix, config, keys);
   if (has_factors(config.family)) {
@@ -423,6 +448,7 @@ void add_architecture_keys(const model::ModelConfig& config, Keys& keys) {
   }
   if (config.picture_turns) add_picture_keys(prefix, config, keys);
   add_linear_attention_keys(prefix, config, keys);
+  add_space_keys(prefix, config, keys);
   add_expert_keys(prefix, config, keys);
   keys.add(prefix + "vocab_size", config.vocab_size);
 }
@@ -436,7 +462,7 @@ std::string tensor_name(const model::ModelConfig& config, const std::string& of_
   const std::size_t dot = name.rfind('.');
   const std::string_view module = std::string_view(name).substr(0, dot);
   const std::string ending = name.substr(dot);  // .weight, .bias
-  for (const auto& [theirs, ours] : kOutside) {
+  for (const auto& [theirs, ours] : names_outside(config)) {
     if (module == theirs) return std::string(ours) + ending;
   }
   const std::string_view rest = module.substr(kLayers.size());
@@ -462,7 +488,7 @@ std::optional<std::string> model_tensor_name(const model::ModelConfig& config, c
   if (dot == std::string::npos) return std::nullopt;
   const std::string_view module = std::string_view(name).substr(0, dot);
   const std::string ending = name.substr(dot);
-  for (const auto& [theirs, ours] : kOutside) {
+  for (const auto& [theirs, ours] : names_outside(config)) {
     if (module == ours) return std::string(theirs) + ending;
   }
   if (!module.starts_with(kBlocks)) return std::nullopt;
@@ -483,7 +509,8 @@ bool is_convolution_weight(const std::string& name) {
 }
 
 bool stays_wide(const std::string& name) {
-  return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias") || is_convolution_weight(name);
+  return name.find(kRouter) != std::string::npos || name.ends_with("_exps.bias") || is_of_space(name) ||
+         is_convolution_weight(name);
 }
 
 float stored_offset(const model::ModelConfig& config, const std::string& name) {

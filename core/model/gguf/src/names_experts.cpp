@@ -41,8 +41,8 @@ bool lead(const std::vector<bool>& dense_blocks) {
 
 bool names_width_of_experts(Family family) {
   return family == Family::kQwen2Moe || family == Family::kQwen3Moe || family == Family::kGptOss ||
-         family == Family::kGemma4 || family == Family::kHunYuanMoe || counts_leading_blocks(family) ||
-         has_linear_attention(family);
+         family == Family::kGemma4 || family == Family::kHunYuanMoe || family == Family::kNemotronH ||
+         counts_leading_blocks(family) || has_linear_attention(family);
 }
 
 bool counts_shared_experts(Family family) {
@@ -52,10 +52,13 @@ bool counts_shared_experts(Family family) {
 
 bool counts_leading_blocks(Family family) { return counts_shared_experts(family) || family == Family::kLfm2Moe; }
 
-bool names_scores(Family family) { return names_shares(family) || family == Family::kLfm2Moe; }
+bool names_scores(Family family) {
+  return (names_shares(family) && family != Family::kNemotronH) || family == Family::kLfm2Moe;
+}
 
 bool names_shares(Family family) {
-  return family == Family::kGlm4Moe || family == Family::kDots1 || has_latent_attention(family);
+  return family == Family::kGlm4Moe || family == Family::kDots1 || family == Family::kNemotronH ||
+         has_latent_attention(family);
 }
 
 bool normalises_shares(Family family) { return family != Family::kOlmoe && family != Family::kQwen2Moe; }
@@ -103,14 +106,15 @@ Complaint complaint_of_experts(const model::ModelConfig& config) {
   const bool mixture = config.family == Family::kQwen2Moe || config.family == Family::kQwen3Moe;
   if (mixture && !config.experts) return {{"num_experts", "GGUF's readers want some"}};
   if (!config.experts) return std::nullopt;
-  if (config.family == Family::kGraniteMoeHybrid) {
+  if (config.family == Family::kGraniteMoeHybrid && !config.state_space) {
     return {{"num_local_experts", "GGUF files of this family with experts are not supported; expected 0"}};
   }
   const model::ExpertsConfig& experts = *config.experts;
-  if (!experts.dense_blocks.empty() && !counts_leading_blocks(config.family)) {
+  const bool lone = !config.lone_mlps.empty();  // of each block files say what it is
+  if (!experts.dense_blocks.empty() && !lone && !counts_leading_blocks(config.family)) {
     return {{"mlp_only_layers", "GGUF's readers have experts in all layers of this architecture"}};
   }
-  if (!lead(experts.dense_blocks)) {
+  if (!lone && !lead(experts.dense_blocks)) {
     return {{"moe_layer_interval", "GGUF's readers have layers without experts in front of all others alone"}};
   }
   if (config.family == Family::kLfm2Moe && !experts.choice_bias) {
@@ -139,6 +143,7 @@ void add_expert_keys(const std::string& prefix, const model::ModelConfig& config
   if (counts_shared_experts(config.family)) {
     keys.add(prefix + "expert_shared_count", experts.shared_width / experts.width);
   }
+  if (config.family == Family::kNemotronH) keys.add(prefix + "expert_shared_count", std::uint32_t{1});
   if (experts.shared_width != 0 && config.family != Family::kGlm4Moe && !config.latent_attention) {
     keys.add(prefix + "expert_shared_feed_forward_length", experts.shared_width);
   }

@@ -13,8 +13,9 @@ namespace {
 bool is_of(const std::string& name, std::string_view module) { return name.find(module) != std::string::npos; }
 
 bool rotates_neighbours(const model::ModelConfig& config) {
-  constexpr std::array<std::string_view, 10> kArchitectures = {
-      "llama", "chatglm", "arcee", "ernie4_5", "ernie4_5-moe", "glm4", "mistral3", "smollm3", "granite", "granitemoe"};
+  constexpr std::array<std::string_view, 11> kArchitectures = {"llama",        "chatglm",    "arcee",        "ernie4_5",
+                                                               "ernie4_5-moe", "glm4",       "mistral3",     "smollm3",
+                                                               "granite",      "granitemoe", "granitehybrid"};
   return std::ranges::count(kArchitectures, architecture_name(config)) > 0;
 }
 
