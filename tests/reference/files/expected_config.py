@@ -254,7 +254,7 @@ def expected(folder):
         written = json.load(file)
     dtype = written.get("dtype") or written.get("torch_dtype") or written.get("text_config", {}).get("dtype")
     act = getattr(config, "hidden_activation", None) or getattr(config, "hidden_act", "silu")
-    act = getattr(config, "mlp_hidden_act", act)
+    act = "silu" if config.model_type.startswith("lfm2") else getattr(config, "mlp_hidden_act", act)  # no key says so there
     act = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}.get(act, act)
     rope, window_rope = ropes_of(config) if hasattr(config, "rope_parameters") else (None, None)
     layers = text_model.layers

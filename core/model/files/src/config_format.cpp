@@ -295,7 +295,7 @@ std::string format_config(const ModelConfig& config) {
   add_global_heads(config, out);
   out["vocab_size"] = config.vocab_size;
   out["max_position_embeddings"] = config.max_positions;
-  out[std::string(traits.activation_key)] = activation_name(config.activation);
+  if (const std::string key(traits.activation_key); !key.empty()) out[key] = activation_name(config.activation);
   if (!traits.eps_key.empty()) out[std::string(traits.eps_key)] = config.rms_norm_eps;
   add_ropes(config, traits, out);
   add_picture_turns(config, out);

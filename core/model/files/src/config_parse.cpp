@@ -239,6 +239,7 @@ void parse_sizes(Fields& fields, const FamilyTraits& traits, ModelConfig& config
 
 Activation parse_activation(Fields& fields, const FamilyTraits& traits) {
   const std::string key(traits.activation_key);
+  if (key.empty()) return Activation::kSilu;
   if (!traits.gated_mlp && traits.activation.empty()) {
     const std::string name = fields.word(key, "relu2");
     if (name != "relu2") {

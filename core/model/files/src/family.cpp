@@ -497,7 +497,8 @@ constexpr std::array kDense = std::to_array<FamilyTraits>({
      .short_convolution = true,
      .adjusts_width = true,
      .norm_place = NormPlace::kOperator,
-     .qk_norm = QkNorm::kHead},
+     .qk_norm = QkNorm::kHead,
+     .activation_key = ""},
 });
 
 }  // namespace

@@ -231,8 +231,8 @@ struct FamilyTraits {
   /// attn_logit_softcapping and final_logit_softcapping when the key is absent; 0: the family has no such.
   double attention_cap = 0;
   double logits_cap = 0;
-  bool reads_logits_cap = false;  // final_logit_softcapping alone, none when the key is absent
-  std::string_view activation_key = "hidden_act";
+  bool reads_logits_cap = false;                   // final_logit_softcapping alone, none when the key is absent
+  std::string_view activation_key = "hidden_act";  // empty: it is always silu
 };
 
 std::span<const FamilyTraits> all_families();
