@@ -69,7 +69,7 @@ def rope_of(config, rope):
         "attention_factor": (yarn or long).get("attention_factor"),
         "beta_fast": yarn.get("beta_fast") or 32.0, "beta_slow": yarn.get("beta_slow") or 1.0,
         "mscale": yarn.get("mscale") or None, "mscale_all_dim": yarn.get("mscale_all_dim") or None,
-        "truncate": yarn.get("truncate", True),
+        "truncate": config.rope_parameters.get("truncate", True) if yarn else True,  # not in settings of one kind of layer
         "short_factors": long.get("short_factor", []), "long_factors": long.get("long_factor", []),
         "query_growth": [rope["llama_4_scaling_beta"], rope["original_max_position_embeddings"]]
         if config.model_type == "ministral3" else None,

@@ -199,6 +199,8 @@ CASES = {
                          pad_token_id=277, torch_dtype="float32"),
     "saved_olmo3": saved(Olmo3Config, num_hidden_layers=5, num_key_value_heads=2, sliding_window=16),
     "olmo3_bare": written("olmo3"),
+    "olmo3_passes_over_truncate": written("olmo3", rope_scaling=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=64, truncate=False)),
     "olmo3_no_window": written("olmo3", layer_types=["full_attention"] * 3),
     "olmo3_hub": written("olmo3", rope_theta=500000, sliding_window=8, max_position_embeddings=1024, rope_scaling=dict(
         rope_type="yarn", factor=8.0, attention_factor=1.2, beta_fast=32.0, beta_slow=1.0,

@@ -219,6 +219,9 @@ const Json& settings_at(Fields& fields, const char* key) {
   return no_settings();
 }
 
+/// transformers looks for `truncate` beside the kinds of layer, not among the settings of one.
+void forget_truncation(ModelConfig& config) { config.rope.truncate = config.window_rope->truncate = true; }
+
 /// As parse_by_kind(), of a family that was never written by transformers 4: what stands outside of rope_parameters has
 /// no effect, and what stands there is all.
 void parse_sets(Fields& fields, const FamilyTraits& traits, ModelConfig& config) {
@@ -240,6 +243,7 @@ void parse_sets(Fields& fields, const FamilyTraits& traits, ModelConfig& config)
   };
   config.rope = set("full_attention");
   config.window_rope = set("sliding_attention");
+  forget_truncation(config);
 }
 
 /// Settings by kind of layer: in rope_parameters, or rope_scaling for layers that see all and no scaling for those that
@@ -274,6 +278,7 @@ void parse_by_kind(Fields& fields, const FamilyTraits& traits, ModelConfig& conf
                                                                               kThetaLimits, traits.window_theta);
   config.window_rope =
       parse_set(fields, set("sliding_attention"), "rope_parameters.sliding_attention", window_theta, traits, config);
+  forget_truncation(config);
 }
 
 }  // namespace
