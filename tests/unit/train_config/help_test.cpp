@@ -84,6 +84,9 @@ TEST(UnknownKey, Misspelt_IsToldTheNearestOne) {
     return std::string(config::unknown_key(verb, "--" + key, config::normalised(key)).message());
   };
   EXPECT_THAT(message("train", "learnig-rate"), HasSubstr("did you mean learning_rate?"));
+  EXPECT_THAT(message("profile", "compare"),
+              HasSubstr("a key of `rondo plan` and `rondo chat`, which `rondo profile`"));
+  EXPECT_THAT(message("chat", "max-steps"), HasSubstr("a key of `rondo train`, which `rondo chat`"));
   EXPECT_THAT(message("train", "lora_target_modules"), HasSubstr("did you mean lora_target?"));
   EXPECT_THAT(message("train", "dataest"), HasSubstr("did you mean dataset?"));
   EXPECT_THAT(message("generate", "max_new_token"), HasSubstr("did you mean max_new_tokens?"));

@@ -1,8 +1,12 @@
 // Looking keys up: by name and alias, and the nearest one to a misspelt key.
 #include "config_keys.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "rondo/base/status.h"
 
@@ -120,16 +124,17 @@ const Key* bare_key(Verbs verb) {
 }
 
 absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
-  for (const Key& key : keys()) {
-    if (key.name != spelled) continue;
-    if ((key.verbs & kTrain) != 0) {
-      return invalid_input("{}: a key of `rondo train`, which `rondo {}` does not have; leave it out", origin, verb);
-    }
-    for (const std::string& other : verbs()) {
-      if ((key.verbs & verb_bit(other)) == 0) continue;
-      return invalid_input("{}: a key of `rondo {}`, which `rondo {}` does not have; leave it out", origin, other,
-                           verb);
-    }
+  std::vector<std::string> others;  // verbs that have it, train alone where that does
+  for (const std::string& other : verbs()) {
+    const auto has = [&](const Key& key) { return key.name == spelled && (key.verbs & verb_bit(other)) != 0; };
+    if (!std::ranges::any_of(keys(), has)) continue;
+    if (verb_bit(other) == kTrain) others.clear();
+    others.push_back(fmt::format("`rondo {}`", other));
+    if (verb_bit(other) == kTrain) break;
+  }
+  if (!others.empty()) {
+    return invalid_input("{}: a key of {}, which `rondo {}` does not have; leave it out", origin,
+                         fmt::join(others, " and "), verb);
   }
   const Near near = nearest(verb_bit(verb), spelled);
   if (near.key == nullptr || near.far) {
