@@ -137,6 +137,22 @@ double StepEstimate::seconds_of(const std::vector<Slot>& slots, const std::vecto
   return seconds_below(slots, rounds, std::numeric_limits<double>::infinity());
 }
 
+double StepEstimate::period_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds) {
+  begin();
+  std::vector<double> begun(devices_.size(), -1.0);
+  for (const Slot& slot : slots) {
+    place(slot, rounds[slot.round].microbatches);
+    double& begin = begun[slot.device];
+    if (begin < 0) begin = std::max(0.0, placed_.back().out_first - out_seconds(slot) - slot.seconds);
+  }
+  double period = 0;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    if (begun[i] < 0) continue;
+    period = std::max({period, devices_[i].free - begun[i], devices_[i].up_load, devices_[i].down_load});
+  }
+  return period;
+}
+
 double StepEstimate::seconds_below(const std::vector<Slot>& slots, const std::vector<Round>& rounds, double most) {
   begin();
   for (const Slot& slot : slots) {

@@ -75,6 +75,9 @@ class StepEstimate {
   double seconds_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds);
   /// The same where they are below `most`, else anything that is not.
   double seconds_below(const std::vector<Slot>& slots, const std::vector<Round>& rounds, double most);
+  /// Where steps overlap: a device goes through its slots in one order, so that the next step begins on it when this
+  /// one ends on it. Of the device, or its link, on which that takes longest.
+  double period_of(const std::vector<Slot>& slots, const std::vector<Round>& rounds);
 
  private:
   struct Link {

@@ -21,6 +21,7 @@
 #include "rondo/partition/layout.h"
 #include "rondo/partition/schedules.h"
 #include "rounds.h"
+#include "runs.h"
 #include "search.h"
 #include "simulate.h"
 
@@ -163,6 +164,9 @@ class Planner {
     return work_.microbatches * times.least_seconds(order, best_->predicted.step_seconds / shortest);
   }
 
+  /// What candidates are ranked by: how long a step takes by itself, or how long until the next one ends.
+  enum class Objective : std::uint8_t { kStep, kPeriod };
+
   struct Candidate {
     double seconds = 0;
     std::uint32_t per_round = 0;
@@ -182,6 +186,7 @@ class Planner {
       collect(order, keep, per_round, candidates);
     }
     std::uint32_t largest = 0;
+    if (work_.staleness > 0) search_steady(order, keep);
     for (Candidate& candidate : candidates) {
       largest = std::max(largest, candidate.per_round);
       const std::vector<Round> rounds = rounds_of(work_, candidate.per_round);
@@ -207,6 +212,22 @@ class Planner {
       return in_vain < kMostInVain ? best_step() : 0.0;
     };
     every_plan(times, order, alike_as, work_.microbatches, lower_bound_, take, best_step());
+  }
+
+  /// Where steps overlap, what takes long to pass through is no worse than what does not.
+  void search_steady(const std::vector<DeviceIndex>& order, Keep keep) {
+    std::vector<Candidate> candidates;
+    objective_ = Objective::kPeriod;
+    std::size_t tried = 0;
+    for (const std::uint32_t per_round : round_sizes()) {
+      if (tried++ >= kQuickRoundCounts) break;
+      const std::vector<Round> rounds = rounds_of(work_, per_round);
+      collect(order, keep, rounds, rounds.size() == 1 ? kSomeLimits : kFewLimits, {0, std::size(kMemoryShares)},
+              candidates);
+    }
+    objective_ = Objective::kStep;
+    for (Candidate& candidate : candidates)
+      consider(std::move(candidate.slots), rounds_of(work_, candidate.per_round), keep);
   }
 
   /// Microbatches a round: whole groups, the largest first.
@@ -242,7 +263,7 @@ class Planner {
   /// With the shares of `rungs`, from the first to before the second.
   Fit collect(const std::vector<DeviceIndex>& order, Keep keep, const std::vector<Round>& rounds, std::size_t limits,
               std::pair<std::size_t, std::size_t> rungs, std::vector<Candidate>& candidates) {
-    const std::size_t wanted = are_alike(order) ? kImprovedOfLike : kImproved;
+    const std::size_t wanted = are_alike(order) && objective_ == Objective::kStep ? kImprovedOfLike : kImproved;
     std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
     Fit found = Fit::kNothingDealt;
     for (const double limit : candidate_limits(table(keep, 0), order, limits)) {
@@ -280,8 +301,10 @@ class Planner {
 
   void deal_all_ways(const TimeTable& times, const std::vector<DeviceIndex>& order, const std::vector<Round>& rounds,
                      double limit, Candidate& best) {
+    const bool steady = objective_ == Objective::kPeriod;
     const auto take = [&](std::vector<Slot> slots) {
-      const double seconds = estimate_.seconds_below(slots, rounds, best.seconds);
+      const double seconds =
+          steady ? estimate_.period_of(slots, rounds) : estimate_.seconds_below(slots, rounds, best.seconds);
       if (seconds < best.seconds) {
         best.seconds = seconds;
         best.slots = std::move(slots);
@@ -293,8 +316,13 @@ class Planner {
     const auto [packed, fresh] = known.try_emplace({best.rung, limit});
     if (fresh) packed->second = pack_best(times, like ? std::vector<DeviceIndex>{order[0]} : order, limit);
     if (packed->second) take(deal_rounds(*packed->second, order, rounds));
+    if (steady && rounds.size() == 1) {
+      for (std::vector<Slot>& slots : deal_in_runs(times, order, limit)) take(std::move(slots));
+    }
     for (const LayerIndex fused : fused_beginnings(times, order, limit)) {
-      if (auto slots = deal_by_load(times, order, rounds, limit, fused, best.seconds)) take(*std::move(slots));
+      const double most_path = steady ? kNever : best.seconds;
+      if (auto slots = deal_by_load(times, order, rounds, limit, fused, best.seconds, most_path))
+        take(*std::move(slots));
     }
   }
 
@@ -542,6 +570,7 @@ class Planner {
   const LayerSeconds layer_seconds_;
   StepEstimate estimate_;
   StepEstimate lower_bound_;
+  Objective objective_ = Objective::kStep;
   std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
   std::deque<TimeTable> ladder_;       // by rung of shares_of(), of the Keep under search
   /// Of the set under search: stages of a round by rung and limit.

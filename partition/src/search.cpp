@@ -9,8 +9,8 @@ namespace {
 /// Deals the slots of one round after another, by load.
 class Dealer {
  public:
-  Dealer(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit, double most)
-      : times_(times), order_(order), limit_(limit * kSlack), most_(most * kSlack) {
+  Dealer(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit, double most, double most_path)
+      : times_(times), order_(order), limit_(limit * kSlack), most_(most * kSlack), most_path_(most_path * kSlack) {
     load_.assign(*std::ranges::max_element(order) + 1, 0.0);
   }
 
@@ -76,13 +76,14 @@ class Dealer {
     load_[device] += seconds * microbatches_;
     path_ += seconds;
     slots_.push_back({phase, first, last, device, round_, seconds});
-    return load_[device] <= most_ && path_ <= most_;
+    return load_[device] <= most_ && path_ <= most_path_;
   }
 
   const TimeTable& times_;
   const std::vector<DeviceIndex>& order_;
   const double limit_;
   const double most_;
+  const double most_path_;
   std::uint32_t round_ = 0;
   std::uint32_t microbatches_ = 0;
   std::vector<double> load_;
@@ -94,8 +95,8 @@ class Dealer {
 
 std::optional<std::vector<Slot>> deal_by_load(const TimeTable& times, const std::vector<DeviceIndex>& order,
                                               const std::vector<Round>& rounds, double limit, LayerIndex fused_first,
-                                              double most) {
-  Dealer dealer(times, order, limit, most);
+                                              double most, double most_path) {
+  Dealer dealer(times, order, limit, most, most_path);
   for (std::uint32_t round = 0; round < rounds.size(); ++round) {
     if (!dealer.deal(fused_first, round, rounds[round].microbatches)) return std::nullopt;
   }

@@ -14,11 +14,11 @@ namespace rondo::partition {
 
 /// Slots of all rounds. Each takes as many layers as its device does in `limit` seconds and holds in its memory, and
 /// goes to the device with the least work so far that can do one layer so. The fused slot begins at `fused_first`.
-/// Nothing when some layer is too much for every device, or a device or a microbatch comes to have `most` seconds of
-/// work.
+/// Nothing when some layer is too much for every device, or a device comes to have `most` seconds of work, or a
+/// microbatch `most_path`.
 std::optional<std::vector<Slot>> deal_by_load(const TimeTable& times, const std::vector<DeviceIndex>& order,
                                               const std::vector<Round>& rounds, double limit, LayerIndex fused_first,
-                                              double most);
+                                              double most, double most_path);
 
 /// The lowest layers that a fused slot of `limit` seconds can begin at on one of the devices, and their neighbours.
 std::vector<LayerIndex> fused_beginnings(const TimeTable& times, const std::vector<DeviceIndex>& order, double limit);

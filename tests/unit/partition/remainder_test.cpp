@@ -49,7 +49,7 @@ TEST_P(RemainderTest, AnyChange_EndsAsTheWholePlanDoes) {
   const TimeTable times(scene_.model, scene_.work, scene_.machine, Keep::kSelective, {});
   StepEstimate estimate(scene_.model, scene_.work, scene_.machine, StepEstimate::What::kEstimate);
   for (const double limit : {0.013, 0.02, 0.05}) {
-    const auto dealt = deal_by_load(times, order_, rounds_, limit, 14, 1e9);
+    const auto dealt = deal_by_load(times, order_, rounds_, limit, 14, 1e9, 1e9);
     ASSERT_TRUE(dealt) << limit;
     const std::vector<Slot>& slots = *dealt;
     for (std::size_t at = 0; at < slots.size(); ++at) {
