@@ -1,6 +1,7 @@
 // The paths that remove_unfinished() goes through. What a handler touches must be global.
 //
-// Whoever takes a path out of its place owns it, so that a handler never reads what another thread has freed.
+// A handler takes a path out of its place while it reads it, so that no other thread frees it meanwhile: whose path has
+// been taken leaves it to the handler.
 #include "rondo/base/unfinished.h"
 
 #include <fcntl.h>
@@ -57,22 +58,28 @@ Unfinished::Unfinished(const std::filesystem::path& path) {
     char* none = nullptr;
     if (place.compare_exchange_strong(none, copy)) {
       place_ = &place;
+      path_ = copy;
       return;
     }
   }
   std::free(copy);
 }
 
-Unfinished::Unfinished(Unfinished&& other) noexcept : place_(std::exchange(other.place_, nullptr)) {}
+Unfinished::Unfinished(Unfinished&& other) noexcept
+    : place_(std::exchange(other.place_, nullptr)), path_(std::exchange(other.path_, nullptr)) {}
 
 Unfinished::~Unfinished() {
-  if (place_ != nullptr) std::free(place_->exchange(nullptr));
+  char* own = path_;
+  if (place_ != nullptr && place_->compare_exchange_strong(own, nullptr)) std::free(path_);
 }
 
 void remove_unfinished() {
   for (std::atomic<char*>& place : places) {
-    const char* path = place.exchange(nullptr);
-    if (path != nullptr && ::unlink(path) != 0) remove_folder(path);
+    char* path = place.exchange(nullptr);
+    if (path == nullptr) continue;
+    if (::unlink(path) != 0) remove_folder(path);
+    char* none = nullptr;
+    place.compare_exchange_strong(none, path);  // for its owner, where the process goes on
   }
 }
 

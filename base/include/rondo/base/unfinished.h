@@ -19,6 +19,7 @@ class Unfinished {
 
  private:
   std::atomic<char*>* place_ = nullptr;
+  char* path_ = nullptr;  // what was put there
 };
 
 /// Removes all that is unfinished. For signal handlers, which then end the process: it only makes system calls. A
