@@ -71,6 +71,22 @@ TEST(DealInRuns, OfLikeDevices_ThereIsOne) {
   EXPECT_EQ(deal_in_runs(unlike, {0, 1, 2, 3}, 0.03).size(), 4U);
 }
 
+/// Of a device that holds all layers but the lookup table in its fused slot.
+TEST(DealInRuns, LookupTable_IsNoVisitByItself) {
+  for (Bytes budget = 8 * kMiB; budget < 200 * kMiB; budget += kMiB / 4) {
+    Scene scene = make_scene(6, 1);
+    for (int i = 0; i < 2; ++i) add_device(scene, 1e12, budget);
+    const TimeTable times(scene.model, scene.work, scene.machine, Keep::kSelective, {});
+    const LayerIndex last = times.layers() - 1;
+    if (!times.fits_memory(0, SlotPhase::kFused, 1, last) || times.fits_memory(0, SlotPhase::kFused, 0, last)) continue;
+    const auto rounds = deal_in_runs(times, {0, 1}, 1.0);
+    ASSERT_EQ(rounds.size(), 1U);
+    expect_complete(rounds[0], times);
+    return;
+  }
+  FAIL() << "no budget is such";
+}
+
 TEST(Period, DeviceThatWaitsForAnotherOneBetweenItsSlots_TakesThatLong) {
   Scene scene = make_scene(2, 1);
   scene.work.boundary_bytes = scene.work.batch_bytes = 0;

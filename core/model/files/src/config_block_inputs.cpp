@@ -41,8 +41,7 @@ void parse_block_inputs(Fields& fields, const FamilyTraits& traits, ModelConfig&
   if (traits.global_head_dim == 0) return;
   config.sharing_blocks = fields.integer("num_kv_shared_layers", 0, config.num_layers - 1, 0);
   config.widens_sharing = fields.flag("use_double_wide_mlp", false) && config.sharing_blocks != 0;
-  const std::uint32_t width =
-      traits.block_inputs == 0 ? 0 : fields.integer("hidden_size_per_layer_input", 0, kMostInputs, traits.block_inputs);
+  const std::uint32_t width = fields.integer("hidden_size_per_layer_input", 0, kMostInputs, traits.block_inputs);
   const std::uint32_t rows = fields.integer("vocab_size_per_layer_input", 1, kMostInputRows, kUsualInputRows);
   if (width != 0) config.block_inputs = {width, rows};
   if (!fields.status().ok()) return;

@@ -106,7 +106,7 @@ struct FamilyTraits {
   std::uint32_t kv_heads = 0;           // when the key is absent; 0: as many as query heads
   std::uint32_t head_dim = 0;           // when the key is absent; 0: hidden_size / num_attention_heads
   std::uint32_t global_head_dim = 0;    // ModelConfig::global_heads, likewise; 0: there are no such
-  std::uint32_t block_inputs = 0;       // hidden_size_per_layer_input when it is absent; 0: it is not read
+  std::uint32_t block_inputs = 0;       // hidden_size_per_layer_input when it is absent
   std::uint32_t intermediate_size = 0;  // when the key is absent; 0: it must be there
   std::uint32_t max_positions;
   double rms_norm_eps = 1e-6;
