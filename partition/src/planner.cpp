@@ -217,15 +217,13 @@ class Planner {
   /// Where steps overlap, what takes long to pass through is no worse than what does not.
   void search_steady(const std::vector<DeviceIndex>& order, Keep keep) {
     std::vector<Candidate> candidates;
-    objective_ = Objective::kPeriod;
     std::size_t tried = 0;
     for (const std::uint32_t per_round : round_sizes()) {
       if (tried++ >= kQuickRoundCounts) break;
       const std::vector<Round> rounds = rounds_of(work_, per_round);
-      collect(order, keep, rounds, rounds.size() == 1 ? kSomeLimits : kFewLimits, {0, std::size(kMemoryShares)},
-              candidates);
+      collect(order, keep, rounds, Objective::kPeriod, rounds.size() == 1 ? kSomeLimits : kFewLimits,
+              {0, std::size(kMemoryShares)}, candidates);
     }
-    objective_ = Objective::kStep;
     for (Candidate& candidate : candidates)
       consider(std::move(candidate.slots), rounds_of(work_, candidate.per_round), keep);
   }
@@ -252,18 +250,18 @@ class Planner {
     const std::vector<Round> rounds = rounds_of(work_, per_round);
     const std::size_t several = are_alike(order) ? kSomeLimits : kFewLimits;
     const std::size_t limits = rounds.size() == 1 ? kLimits : several;
-    const Fit fit = collect(order, keep, rounds, limits, {0, std::size(kMemoryShares)}, candidates);
+    const Fit fit = collect(order, keep, rounds, Objective::kStep, limits, {0, std::size(kMemoryShares)}, candidates);
     if (fit != Fit::kOverfull || !candidates.empty()) return;
-    collect(order, keep, rounds, kFewLimits, {std::size(kMemoryShares), kRungs}, candidates);
+    collect(order, keep, rounds, Objective::kStep, kFewLimits, {std::size(kMemoryShares), kRungs}, candidates);
   }
 
   /// What became of the plans that could be dealt.
   enum class Fit : std::uint8_t { kNothingDealt, kOverfull, kFits };
 
   /// With the shares of `rungs`, from the first to before the second.
-  Fit collect(const std::vector<DeviceIndex>& order, Keep keep, const std::vector<Round>& rounds, std::size_t limits,
-              std::pair<std::size_t, std::size_t> rungs, std::vector<Candidate>& candidates) {
-    const std::size_t wanted = are_alike(order) && objective_ == Objective::kStep ? kImprovedOfLike : kImproved;
+  Fit collect(const std::vector<DeviceIndex>& order, Keep keep, const std::vector<Round>& rounds, Objective objective,
+              std::size_t limits, std::pair<std::size_t, std::size_t> rungs, std::vector<Candidate>& candidates) {
+    const std::size_t wanted = are_alike(order) && objective == Objective::kStep ? kImprovedOfLike : kImproved;
     std::set<std::vector<std::pair<LayerIndex, DeviceIndex>>> seen;
     Fit found = Fit::kNothingDealt;
     for (const double limit : candidate_limits(table(keep, 0), order, limits)) {
@@ -272,7 +270,7 @@ class Planner {
         // What is no quicker than those found would be dropped again.
         const double most = candidates.size() < wanted ? kNever : candidates.back().seconds;
         Candidate candidate{most, rounds[0].microbatches, rung, {}};
-        deal_all_ways(table(keep, rung), order, rounds, limit, candidate);
+        deal_all_ways(table(keep, rung), order, rounds, objective, limit, candidate);
         std::vector<std::pair<LayerIndex, DeviceIndex>> key;
         for (const Slot& slot : candidate.slots) key.emplace_back(slot.first_layer, slot.device);
         if (key.empty() && rung == 0 && most == kNever) break;
@@ -300,8 +298,8 @@ class Planner {
   }
 
   void deal_all_ways(const TimeTable& times, const std::vector<DeviceIndex>& order, const std::vector<Round>& rounds,
-                     double limit, Candidate& best) {
-    const bool steady = objective_ == Objective::kPeriod;
+                     Objective objective, double limit, Candidate& best) {
+    const bool steady = objective == Objective::kPeriod;
     const auto take = [&](std::vector<Slot> slots) {
       const double seconds =
           steady ? estimate_.period_of(slots, rounds) : estimate_.seconds_below(slots, rounds, best.seconds);
@@ -570,7 +568,6 @@ class Planner {
   const LayerSeconds layer_seconds_;
   StepEstimate estimate_;
   StepEstimate lower_bound_;
-  Objective objective_ = Objective::kStep;
   std::map<Counts, double> quickest_;  // by devices used: no step with these is shorter
   std::deque<TimeTable> ladder_;       // by rung of shares_of(), of the Keep under search
   /// Of the set under search: stages of a round by rung and limit.

@@ -307,13 +307,18 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def main():
-    arguments = parse_arguments()
+def settle_libraries():
+    """One thread, for the same sums every time, and nothing said but what the comparison says."""
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     warnings.simplefilter("ignore", FutureWarning)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def main():
+    arguments = parse_arguments()
+    settle_libraries()
     program = Program(arguments.rondo, arguments.flags)
     cases = list(families.CASES) if "all" in arguments.cases else arguments.cases
     root = pathlib.Path(arguments.work or tempfile.mkdtemp(prefix="rondo-compare-")).resolve()

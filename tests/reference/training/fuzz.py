@@ -18,7 +18,6 @@ Exit status 1 when a difference is left. What rondo refuses is listed with its m
 """
 import argparse
 import json
-import os
 import pathlib
 import random
 import re
@@ -32,7 +31,6 @@ from collections import Counter
 
 import peft
 import torch
-import transformers
 import yaml
 
 import compare
@@ -275,11 +273,8 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    compare.settle_libraries()
     warnings.simplefilter("ignore")
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     cases = [name for name in families.CASES] if arguments.families == "all" else arguments.families.split(",")
     root = pathlib.Path(tempfile.mkdtemp(prefix="rondo-fuzz-"))
     verdicts = Counter()

@@ -345,7 +345,7 @@ void parse_listed_thetas(Fields& fields, const FamilyTraits& traits, ModelConfig
     }
     of_kind = theta;
   }
-  if (full || window) config.rope.theta = full.value_or(window.value_or(config.rope.theta));
+  config.rope.theta = full.value_or(window.value_or(config.rope.theta));
   if (!full || !window || *full == *window) return;
   config.window_rope = config.rope;
   config.window_rope->theta = *window;

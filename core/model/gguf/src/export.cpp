@@ -326,7 +326,7 @@ absl::Status add_linear_factors(const model::ModelConfig& config, const model::L
       }
       RONDO_ASSIGN_OR_RETURN(const model::TensorView* view, checked_tensor(files, name_of_b));
       b.views = {view};
-      b.factors = {draft.factor_of(name_of_b)};
+      b.factor *= draft.factor_of(name_of_b);
       add_tensor(config, name + ".lora_b", view->shape, type, std::move(b), draft);
     }
   }
@@ -419,7 +419,7 @@ absl::Status export_model(const Documents& base, const model::ModelConfig& confi
     }
     Source source = source_of(spec.name);
     source.views = {view};
-    source.factors = {draft.factor_of(spec.name)};
+    source.factor = draft.factor_of(spec.name);
     add_tensor(config, tensor_name(config, spec.name), view->shape, type, std::move(source), draft);
   }
   RONDO_RETURN_IF_ERROR(add_untied_head(config, files, type, draft));

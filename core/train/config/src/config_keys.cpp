@@ -124,14 +124,15 @@ const Key* bare_key(Verbs verb) {
 }
 
 absl::Status unknown_key(const std::string& verb, const std::string& origin, const std::string& spelled) {
+  const auto has = [&](const std::string& other) {
+    return std::ranges::any_of(
+        keys(), [&](const Key& key) { return key.name == spelled && (key.verbs & verb_bit(other)) != 0; });
+  };
   std::vector<std::string> others;  // verbs that have it, train alone where that does
   for (const std::string& other : verbs()) {
-    const auto has = [&](const Key& key) { return key.name == spelled && (key.verbs & verb_bit(other)) != 0; };
-    if (!std::ranges::any_of(keys(), has)) continue;
-    if (verb_bit(other) == kTrain) others.clear();
-    others.push_back(fmt::format("`rondo {}`", other));
-    if (verb_bit(other) == kTrain) break;
+    if (has(other)) others.push_back(fmt::format("`rondo {}`", other));
   }
+  if (has("train")) others = {"`rondo train`"};
   if (!others.empty()) {
     return invalid_input("{}: a key of {}, which `rondo {}` does not have; leave it out", origin,
                          fmt::join(others, " and "), verb);
